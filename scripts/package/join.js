@@ -54,6 +54,24 @@ const ownAddresses = {
   },
 };
 
+/** Modules of Node that few commands use, and that take milliseconds to load. */
+const late = ["child_process", "readline", "readline/promises", "worker_threads", "zlib"];
+
+/** Loads these when one of their names is first used. @type {import("esbuild").Plugin} */
+const lateModules = {
+  name: "late-modules",
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: new RegExp(`^node:(${late.join("|")})$`) }, ({ path, namespace }) =>
+      namespace === "late" ? { path, external: true } : { path, namespace: "late" },
+    );
+    onLoad({ filter: /./, namespace: "late" }, async ({ path }) => {
+      const names = Object.keys(await import(path)).filter((name) => name !== "default");
+      const getters = names.map((name) => `get ${name}() { return require("${path}").${name}; }`);
+      return { contents: `module.exports = { ${getters.join(", ")} };` };
+    });
+  },
+};
+
 /** @param {string} folder @returns {string[]} */
 const scriptsIn = (folder) =>
   readdirSync(folder, { recursive: true, encoding: "utf8" })
@@ -101,7 +119,7 @@ async function joinCommandLine(file) {
       format: "cjs",
       entryPoints: [sourceOf("cli/command-line")],
       outfile: file,
-      plugins: [ownAddresses],
+      plugins: [ownAddresses, lateModules],
     },
     ...{ minifyWhitespace: true, minifySyntax: true, define: { "import.meta.url": "address" } },
     ...{ external: Object.keys({ ...dependencies, ...peerDependencies }).filter((name) => !joined.includes(name)) },
