@@ -21,8 +21,9 @@ import { makeConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type GroupSize, hasIntegerScales } from "../quantize/scheme.ts";
 import { operators } from "../registry/operators.ts";
 import { elementCount } from "../tensor.ts";
-import { checkCompiles, methodSources, programBytes } from "./compile-model.ts";
+import { checkCompiles, methodSources } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
+import { programBytes } from "./export-program.ts";
 
 /** Options of `fitSize`: how large the program may be, how it is compiled, and how much of the text is read. */
 export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "signal"> {

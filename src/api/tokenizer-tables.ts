@@ -1,5 +1,7 @@
 /** Tables of a program's tokenizer: named data beside its tokenizer.json, which begins with the SHA-256 of that file. */
 import { createHash } from "node:crypto";
+import { LowbitError } from "../errors.ts";
+import type { JsonFile } from "../formats/json.ts";
 import { TOKENIZER_KEY } from "../language/assets.ts";
 import type { Program } from "../program/program.ts";
 import { decodeTokenizer, encodeTokenizer } from "../text/tokenizer/tables.ts";
@@ -9,13 +11,29 @@ const DIGEST_BYTES = 32;
 
 const digestOf = (file: Uint8Array) => createHash("sha256").update(file).digest();
 
-/** A program with tables of its tokenizer, where it has one that there are tables for. `file` is its tokenizer.json, parsed. */
-export async function withTokenizerTables(program: Program, file: object | undefined): Promise<Program> {
-  const text = await program.namedData.get(TOKENIZER_KEY)?.read();
-  const tables = text && file ? encodeTokenizer(file) : null;
-  if (!text || !tables) return program;
-  const bytes = Buffer.concat([digestOf(text), tables]);
-  const source = { byteLength: bytes.length, read: async () => bytes };
+const made = new WeakMap<JsonFile, Uint8Array | null>();
+
+/** Tables with the digest of their file; null where there are none. */
+function tablesOf(file: JsonFile): Uint8Array | null {
+  const known = made.get(file);
+  if (known !== undefined) return known;
+  let tables: Uint8Array | null = null;
+  try {
+    const found = encodeTokenizer(file.value);
+    tables = found && Buffer.concat([digestOf(new TextEncoder().encode(file.text)), found]);
+  } catch (error) {
+    // A tokenizer.json that is wrong goes into programs as it is; who needs it says what is wrong.
+    if (!(error instanceof LowbitError)) throw error;
+  }
+  made.set(file, tables);
+  return tables;
+}
+
+/** A program with tables of its tokenizer, where it has one that there are tables for. */
+export function withTokenizerTables(program: Program, file: JsonFile | null): Program {
+  const tables = file && tablesOf(file);
+  if (!tables) return program;
+  const source = { byteLength: tables.length, read: async () => tables };
   return { ...program, namedData: new Map([...program.namedData, [KEY, source]]) };
 }
 
