@@ -216,11 +216,15 @@ class SizeFit {
   }
 
   #configs(chosen: readonly number[]): Configs {
-    const parts = new Map<string, PartConfig[]>();
+    const parts = new Map<readonly string[], PartConfig[]>();
     for (const [i, { names, configs, rows }] of this.#items.entries())
-      for (const name of names)
-        parts.set(name, [...(parts.get(name) ?? []), { rows: rows ?? null, config: configs[chosen[i]!]! }]);
-    return new Map([...parts].map(([name, found]) => [name, joined(found)]));
+      parts.set(names, [...(parts.get(names) ?? []), { rows: rows ?? null, config: configs[chosen[i]!]! }]);
+    return new Map(
+      [...parts].flatMap(([names, found]) => {
+        const config = joined(found);
+        return names.map((name) => [name, config] as const);
+      }),
+    );
   }
 
   #bytesOf(configs: Configs): number {
@@ -326,7 +330,11 @@ function schemesFor(model: Model, names: readonly string[], groupSizes: readonly
   return known.length > 0 ? known : BITS.map((bits) => [bits, configs[0]!.groupSize] as const);
 }
 
-function changed({ kind, ranges: _, ...scheme }: QuantizationConfig, bits: number, groupSize: GroupSize): QuantizationConfig {
+function changed(
+  { kind, ranges: _, ...scheme }: QuantizationConfig,
+  bits: number,
+  groupSize: GroupSize,
+): QuantizationConfig {
   return makeConfig(kind, atBits({ ...scheme, groupSize }, bits));
 }
 

@@ -194,8 +194,8 @@ function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix
 function optionsFor(model: Model, given: QuantizationOptions): OptionsOfModel {
   if (given.size !== undefined) return sizedOptions(model, given);
   const { rowBits } = given;
-  const rows = model.network.slots.find(({ role }) => role === "embedding")?.shape[0] ?? 0;
-  const options = rowBits === undefined ? given : { ...given, ranges: parseRowBits(rowBits, rows) };
+  const count = model.network.slots.find(({ role }) => role === "embedding")?.shape[0] ?? 0;
+  const options = rowBits === undefined ? given : { ...given, ranges: parseRowBits(rowBits, count) };
   if (!model.isEncoder || options.qmode === undefined || encodingFor(options)) return options;
   const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
   return {
@@ -262,6 +262,8 @@ function configsOf(options: OptionsOfModel): QuantizationConfig[] {
   )
     throw new UsageError("--layout and --scale-dtype need --qmode, --head, --embedding or --shared-embedding");
   if (options.ranges && options.head === undefined && configs.length === 0)
-    throw new UsageError("--row-bits is of quantized tables and heads: expected --qmode, --head, --embedding or --shared-embedding");
+    throw new UsageError(
+      "--row-bits is of quantized tables and heads: expected --qmode, --head, --embedding or --shared-embedding",
+    );
   return configs;
 }

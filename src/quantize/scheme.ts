@@ -162,7 +162,9 @@ function checkRanges(caller: string, scheme: Scheme, ranges: readonly RowRange[]
       refuse(`rows that are a multiple of ${RANGE_STEP}`, rows);
   }
   if (scheme.algorithm === "awq" || scheme.algorithm === "awq+gptq")
-    throw new InvalidArgumentError(`${caller}: algorithm "${scheme.algorithm}" has no ranges; choose "imatrix" or "gptq"`);
+    throw new InvalidArgumentError(
+      `${caller}: algorithm "${scheme.algorithm}" has no ranges; choose "imatrix" or "gptq"`,
+    );
   for (const part of schemesOfRows(0, scheme).slice(0, -1)) checkScheme(`${caller}: ranges`, part.scheme);
 }
 

@@ -147,15 +147,17 @@ function sharedCode(shape: PanelShape, index: "i32" | "i64"): KernelCode {
           y.set(elementAt(y, i32.mul(tile, k), 4)),
           when(
             isKnown,
-            when(
-              i32.lt_u(row, n),
-              [
-                at.set(elementAt(panels, i32.div_u(row, int(shape.rows)), panelBytes)),
-                row.set(i32.rem_u(row, int(shape.rows))),
-                readGroups({ shape, scope, constants, table, row, at }, fields),
-              ],
-              fill(0),
-            ),
+            [
+              when(
+                i32.lt_u(row, n),
+                [
+                  at.set(elementAt(panels, i32.div_u(row, int(shape.rows)), panelBytes)),
+                  row.set(i32.rem_u(row, int(shape.rows))),
+                  readGroups({ shape, scope, constants, table, row, at }, fields),
+                ],
+                fill(0),
+              ),
+            ],
             fill(Number.NaN),
           ),
         ];
