@@ -29,7 +29,7 @@ struct Workspace {
   uint8_t* keys;    // [keys / 16][steps][parts]
   uint8_t* values;  // transposed: [columns / 16][keys / 32][parts]
   float* scores;     // of a pair of query tiles: [2][64 keys][16 queries]
-  uint8_t* weights;  // of two pairs: [2][2][keys / 32][parts], pairs of keys
+  uint8_t* weights;  // of a pair: [2][keys / 32][parts], pairs of keys
   float* products;   // of a pair's weights and values, as its sums
   // Per 16 queries.
   uint8_t* queries;  // [steps][parts], pairs of columns
@@ -54,7 +54,7 @@ struct Sizes {
     keys = values = 4 * queries;
     blocks = static_cast<uint32_t>(std::max<size_t>(1, kBlocksBytes / (keys + values)));
     scores = 2 * 4 * kTileBytes;
-    weights = 2 * 2 * 2 * parts * kTileBytes;
+    weights = 2 * 2 * parts * kTileBytes;
     sums = 2 * static_cast<size_t>(steps) * kTileBytes;
     products = 2 * sums;
   }
