@@ -135,7 +135,10 @@ function describe(report: BenchReport): string {
   ]);
 }
 
-function describeDrafts(drafts: DraftBenchmark, speed: (median: number, runs: readonly number[]) => string): string[][] {
+function describeDrafts(
+  drafts: DraftBenchmark,
+  speed: (median: number, runs: readonly number[]) => string,
+): string[][] {
   const { decodeTokens, draftedTokens, acceptedTokens } = drafts;
   return [
     [`text, ${decodeTokens} tokens`, speed(drafts.plainTokensPerSecond, drafts.plainRuns)],

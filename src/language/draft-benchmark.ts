@@ -69,8 +69,7 @@ export async function benchmarkDrafts(
     throw new ContextLengthError(
       `benchmark of drafts: ${promptTokens} + ${decodeTokens} tokens do not fit the context, which was full after ${generatedTokens}`,
     );
-  const speeds = (of: readonly GenerationResult[]) =>
-    of.map(({ decodeSeconds }) => (decodeTokens - 1) / decodeSeconds);
+  const speeds = (of: readonly GenerationResult[]) => of.map(({ decodeSeconds }) => (decodeTokens - 1) / decodeSeconds);
   const [draftedRuns, plainRuns] = [speeds(results.drafted), speeds(results.plain)];
   return {
     promptTokens,
