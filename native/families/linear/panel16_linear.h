@@ -151,14 +151,14 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
 }
 
 // `rows` rows, at most kSharedRows, by a range of panels: two at a time, or one where vectors are halves of it.
-template <class Isa, int Bits, bool Levels, bool Pair>
+template <class Isa, int Bits, bool Levels, RunBlocks Blocks>
 inline void shared_panels(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
   in_streams<Isa, kHalves<Isa> ? 1 : 2>(first, last, [&](uint32_t panel, uint32_t stride) {
     const uint32_t step = kHalves<Isa> || stride > 1 ? 1 : 2;
     uint32_t next = panel + step;
     if ((kHalves<Isa> || stride == 1) && next >= last) next += args.next_tile_panels - args.panels_per_tile;
     const auto block = [&](auto count) {
-      shared_block<Isa, Bits, Levels, Pair, count>(args, panel, stride, last - 1, row, rows, next);
+      shared_block<Isa, Bits, Levels, Blocks, count>(args, panel, stride, last - 1, row, rows, next);
     };
     constexpr uint32_t kMost = pass_rows<Isa, Bits, Levels>();
     if constexpr (kHalves<Isa>) {
@@ -184,8 +184,13 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
     if constexpr (kRowsAtOnce<Isa> > kMost)
       if (rows > kMost) {
         if constexpr (kMayPair<Bits, Levels>)
-          if (args.weights.parts == 2) return shared_panels<Isa, Bits, Levels, true>(args, first, last, row, rows);
-        return shared_panels<Isa, Bits, Levels, false>(args, first, last, row, rows);
+          if (args.weights.parts == 2)
+            return shared_panels<Isa, Bits, Levels, RunBlocks::kPair>(args, first, last, row, rows);
+        // Vectors of 64 bytes have time for the tests that this saves.
+        if (kHalves<Isa> && args.rows.block_length == 32)
+          return shared_panels<Isa, Bits, Levels, kHalves<Isa> ? RunBlocks::kRun : RunBlocks::kRuns>(args, first, last,
+                                                                                                     row, rows);
+        return shared_panels<Isa, Bits, Levels, RunBlocks::kRuns>(args, first, last, row, rows);
       }
     each_index<kMost>([&](auto i) LOWBIT_INLINE {
       if (rows == i + 1) panel_rows<Isa, Bits, Levels, i + 1>(args, first, last, row);

@@ -86,21 +86,28 @@ struct SharedScales {
   typename Isa::Floats scales[2][2], offsets[2][2];
 };
 
-// Adds the products of `Rows` rows from `first` on to their sums. `Pair`: the run is two blocks of 16 columns.
-template <class Isa, int Bits, bool Levels, bool Pair, int Rows, class Weights>
+// Extent of a block of activations: one run of 32 columns, one or several runs, or half a run, in pairs of groups
+// of 16.
+enum class RunBlocks { kRun, kRuns, kPair };
+
+// Adds the products of `Rows` rows from `first` on to their sums.
+template <class Isa, int Bits, bool Levels, RunBlocks Blocks, int Rows, class Weights>
 inline LOWBIT_INLINE void add_shared(const PackedLinear& args, const SharedRun<Isa>& run,
                                                      Weights weights, const SharedScales<Isa>& of, uint32_t first,
                                                      SharedSums<Isa>& sums) {
-  constexpr int kSets = Pair ? 2 : 1;
+  constexpr bool kWhole = Blocks != RunBlocks::kRuns;
+  constexpr int kSets = Blocks == RunBlocks::kPair ? 2 : 1;
   const Panel16& w = args.weights;
-  const QuantizedRows& rows = args.rows;
-  const size_t x_stride = w.padded_k(), block_stride = rows.block_count;
+  const size_t x_stride = w.padded_k(), block_stride = args.rows.block_count;
   const size_t block = run.block + first * block_stride;
+  const BlockNumbers* numbers = args.rows.numbers + block;
+  auto* block_sums = sums.block + first;
+  auto* totals = sums.total + first;
   const auto begin = [&](int set, int p, int m)
                          LOWBIT_INLINE {
-    return Pair || run.begins ? start_of<Isa, Bits, Levels>(w, run.group[p], part_of<Isa>(p),
-                                                            rows.numbers[block + m * block_stride + set].sum)
-                              : sums.block[first + m][p];
+    return kWhole || run.begins
+               ? start_of<Isa, Bits, Levels>(w, run.group[p], part_of<Isa>(p), numbers[m * block_stride + set].sum)
+               : block_sums[m][p];
   };
   typename Isa::Ints sum[kSets][2][Rows];
   if constexpr (!Isa::kShortSums)
@@ -108,53 +115,58 @@ inline LOWBIT_INLINE void add_shared(const PackedLinear& args, const SharedRun<I
       for (int p = 0; p < 2; p++)
         for (int m = 0; m < Rows; m++) sum[set][p][m] = begin(set, p, m);
   column_sums<Isa, Bits, Levels>(weights, StoredQuads<Isa>{run.x + first * x_stride, x_stride}, sum);
+  if constexpr (Isa::kShortSums)
+    for (int set = 0; set < kSets; set++)
+      for (int p = 0; p < 2; p++)
+        for (int m = 0; m < Rows; m++) sum[set][p][m] = Isa::add(begin(set, p, m), sum[set][p][m]);
+  if (!kWhole && !run.ends) {
+    for (int m = 0; m < Rows; m++)
+      for (int p = 0; p < 2; p++) block_sums[m][p] = sum[0][p][m];
+    return;
+  }
   each_index<kSets>([&](auto set) LOWBIT_INLINE {
-    for (int m = 0; m < Rows; m++) {
-      const size_t at = block + m * block_stride + set;
-      for (int p = 0; p < 2; p++) {
-        auto all = sum[set][p][m];
-        if constexpr (Isa::kShortSums) all = Isa::add(begin(set, p, m), all);
-        if (!Pair && !run.ends) {
-          sums.block[first + m][p] = all;
-          continue;
-        }
-        auto& total = sums.total[first + m][p];
-        total = add_products<Isa>(all, of.scales[set][p], rows.numbers[at].factor, total);
-        if (adds_offsets<Isa>(w)) total = add_offsets<Isa>(rows.offsets[at], of.offsets[set][p], total);
-      }
-    }
+    for (int m = 0; m < Rows; m++)
+      for (int p = 0; p < 2; p++)
+        totals[m][p] =
+            add_products<Isa>(sum[set][p][m], of.scales[set][p], numbers[m * block_stride + set].factor, totals[m][p]);
+    if (!adds_offsets<Isa>(w)) return;
+    const float* offsets = args.rows.offsets + block + set;
+    for (int m = 0; m < Rows; m++)
+      for (int p = 0; p < 2; p++)
+        totals[m][p] = add_offsets<Isa>(offsets[m * block_stride], of.offsets[set][p], totals[m][p]);
   });
 }
 
 // All rows by 32 columns of two vectors: `Rows`, or `run.rows`, more than pass_rows, where the first ones unpack the
 // weights for the others.
-template <class Isa, int Bits, bool Levels, bool Pair, int Rows>
+template <class Isa, int Bits, bool Levels, RunBlocks Blocks, int Rows>
 inline LOWBIT_INLINE void shared_run(const PackedLinear& args, const SharedRun<Isa>& run,
                                                      typename Isa::Bytes levels, SharedSums<Isa>& sums) {
+  constexpr bool kPair = Blocks == RunBlocks::kPair;
   const Panel16& w = args.weights;
   SharedScales<Isa> of{};
-  if (Pair || run.ends)
-    each_index<Pair ? 2 : 1>([&](auto set) LOWBIT_INLINE {
+  if (Blocks != RunBlocks::kRuns || run.ends)
+    each_index<kPair ? 2 : 1>([&](auto set) LOWBIT_INLINE {
       for (int p = 0; p < 2; p++) {
         const GroupPlace<Isa> place{run.group[p], run.g, part_of<Isa>(p), set};
-        of.scales[set][p] = group_scales < Isa, Pair && kMayE4m3<Bits, Levels> > (w, place);
+        of.scales[set][p] = group_scales < Isa, kPair && kMayE4m3<Bits, Levels> > (w, place);
         if (adds_offsets<Isa>(w)) of.offsets[set][p] = offsets_of<Isa>(w, place, of.scales[set][p], Bits);
       }
     });
   const PackedWeights<Isa, Bits, Levels, 2> packed{
       {run.group[0] + run.at, run.group[1] + run.at + 4 * Isa::kRows * part_of<Isa>(1)}, levels, {}};
   if constexpr (Rows > 0) {
-    add_shared<Isa, Bits, Levels, Pair, Rows>(args, run, packed, of, 0, sums);
+    add_shared<Isa, Bits, Levels, Blocks, Rows>(args, run, packed, of, 0, sums);
   } else {
     constexpr int kRows = pass_rows<Isa, Bits, Levels>();
     SharedBytes<Isa> u;
-    add_shared<Isa, Bits, Levels, Pair, kRows>(args, run, StoringWeights<Isa, Bits, Levels>{packed, u}, of, 0, sums);
+    add_shared<Isa, Bits, Levels, Blocks, kRows>(args, run, StoringWeights<Isa, Bits, Levels>{packed, u}, of, 0, sums);
     uint32_t m = kRows;
     const auto add = [&](auto rows) LOWBIT_INLINE {
       const SharedBytes<Isa>* stored = &u;
       // Registers of 32 bytes have no room for all weights: compilers would load each anew for every row that uses it.
       if constexpr (kHalves<Isa>) __asm__("" : "+r"(stored) : : "memory");
-      add_shared<Isa, Bits, Levels, Pair, rows>(args, run, StoredWeights<Isa>{*stored}, of, m, sums);
+      add_shared<Isa, Bits, Levels, Blocks, rows>(args, run, StoredWeights<Isa>{*stored}, of, m, sums);
       m += rows;
     };
     while (m + kRows <= run.rows) add(std::integral_constant<int, kRows>{});
@@ -166,7 +178,7 @@ inline LOWBIT_INLINE void shared_run(const PackedLinear& args, const SharedRun<I
 // `rows` rows from `row` on by panels `first` and `first + stride`, where one past `last` repeats that one; by the
 // halves of `first` where vectors are that. `next` is the first panel that is read after them. `Rows`: as for
 // shared_run.
-template <class Isa, int Bits, bool Levels, bool Pair, int Rows>
+template <class Isa, int Bits, bool Levels, RunBlocks Blocks, int Rows>
 __attribute__((noinline)) void shared_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last,
                                             uint32_t row, uint32_t rows, uint32_t next) {
   const Panel16& w = args.weights;
@@ -190,8 +202,8 @@ __attribute__((noinline)) void shared_block(const PackedLinear& args, uint32_t f
       const size_t from = run.at + (run.group[0] + run.at + Isa::kAhead >= end ? jump : 0);
       Isa::template prefetch<Bits>(run.group[0] + from);
       if (!kHalves<Isa>) Isa::template prefetch<Bits>(run.group[1] + from);
-      shared_run<Isa, Bits, Levels, Pair, Rows>(args, run, levels, sums);
-      if (run.ends) run.block += Pair ? 2 : 1;
+      shared_run<Isa, Bits, Levels, Blocks, Rows>(args, run, levels, sums);
+      if (run.ends) run.block += Blocks == RunBlocks::kPair ? 2 : 1;
     }
     for (auto& group : run.group) group += w.group_bytes;
   }
