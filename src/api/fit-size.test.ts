@@ -126,6 +126,10 @@ describe("a size", () => {
     expect(fitted.divergence).toBeLessThanOrEqual(fitted.uniform?.divergence ?? Infinity);
     await float.close();
     await model.close();
+    const alike = await opened(large);
+    const { configs } = await fitSize(alike, text, { maxTokens: 8, window: 8, bytes: 160_000, ranges: false });
+    expect([...configs.values()].filter(({ ranges }) => ranges)).toEqual([]);
+    await alike.close();
   });
 
   it("that cannot be reached is refused with the least that can, which can", async () => {

@@ -34,6 +34,8 @@ export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "
    * left out. Default: 16 and 32 with 8-bit scales, else 32, 64 and 128.
    */
   readonly groupSizes?: readonly GroupSize[] | undefined;
+  /** Whether rows of large tables and heads may differ in bits, which only programs of this package hold. Default: true. */
+  readonly ranges?: boolean | undefined;
   /**
    * Folder in which size.json keeps the choice, so that the same call after an interruption does not measure again. The
    * caller removes the file.
@@ -90,9 +92,9 @@ export async function fitSize(model: Model, text: string, options: FitSizeOption
   if (groupSizes !== undefined) checkGroupSizes(groupSizes);
   checkCompiles(model, compileOptions(options));
   return model.atomically(async () => {
-    const { bytes, groupSizes = null, folder } = options;
+    const { bytes, groupSizes = null, ranges = true, folder } = options;
     const { cpu, ...compile } = compileOptions(options);
-    const key = folder && (await resumeKey(model, [text, bytes, groupSizes, maxTokens, compile, cpu?.name]));
+    const key = folder && (await resumeKey(model, [text, bytes, groupSizes, ranges, maxTokens, compile, cpu?.name]));
     const known = folder && key ? await keptFit(folder, key) : null;
     if (known) model.configure(known.configs);
     const fitted = known ?? (await new SizeFit(model, options).run(text));
@@ -159,7 +161,7 @@ class SizeFit {
     this.#choices = schemes.length;
     this.#items = groups.flatMap((names) => {
       const configs = schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize));
-      const spans = options.target === undefined ? spansOf(model, names) : [];
+      const spans = options.target === undefined && options.ranges !== false ? spansOf(model, names) : [];
       return spans.length === 0 ? [{ names, configs }] : spans.map((rows) => ({ names, configs, rows }));
     });
   }

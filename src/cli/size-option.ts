@@ -32,13 +32,14 @@ export async function applySize(
   options: QuantizationOptions,
   { compile, signal, folder, onProgress, onFitted }: SizeHooks,
 ): Promise<void> {
-  const { size, groupSize, calibrationTokens: maxTokens, saveRecipe } = options;
+  const { size, groupSize, calibrationTokens: maxTokens, saveRecipe, reader } = options;
   if (size !== undefined)
     onFitted?.(
       await fitSize(model, text!, {
         ...compile,
         bytes: bytesOf(size, model),
         groupSizes: groupSize === undefined ? undefined : [groupSize],
+        ranges: reader === undefined,
         ...{ maxTokens, signal, folder },
         ...(onProgress && { onProgress }),
       }),
