@@ -167,9 +167,7 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     writeFileSync(text, "one two one two one two ");
     const sizes = ["--prompt-tokens", "8", "--decode-tokens", "16", "--runs", "2"];
     const { drafts } = await json("bench", program, ...sizes, "--text", text);
-    expect(drafts.decodeTokens).toBe(16);
-    expect(drafts.draftedRuns).toHaveLength(2);
-    expect(drafts.acceptedTokens).toBeLessThanOrEqual(drafts.draftedTokens);
+    expect(drafts).toMatchObject({ decodeTokens: 16, draftedRuns: { length: 2 }, plainRuns: { length: 2 } });
     const off = await json("bench", program, ...sizes, "--text", text, "--draft", "off");
     expect(off.drafts).toMatchObject({ draftedTokens: 0, acceptedTokens: 0 });
     const { stdout } = await lowbit(["bench", program, ...sizes, "--text", text]);
