@@ -86,7 +86,8 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   Pair pair_of(uint32_t index, uint32_t at) const {
     if (at >= count_ || index >= sizes_.query_tiles / 2) return {index, at, 0};
     const Block& block = blocks_[at];
-    const QueryRange own = {std::max(block.range.first, kPair * index), std::min(block.range.last, kPair * (index + 1))};
+    const QueryRange own = {std::max(block.range.first, kPair * index),
+                            std::min(block.range.last, kPair * (index + 1))};
     if (own.first >= own.last) return {index, at, 0};
     const uint32_t from = static_cast<uint32_t>(w_.first[own.first]), to = static_cast<uint32_t>(w_.last[own.last - 1]);
     const bool sees = to > block.start && from < block.start + block.last;
@@ -106,8 +107,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     for (uint32_t i = 0; i < 2; i++) {
       const uint32_t tile = 2 * pair.index + i, count = 32 * pair.halves;
       const __m512i first = _mm512_load_si512(w_.first + 16 * tile);
-      const __m512i last =
-          _mm512_maskz_load_epi32(lanes_in_range(block.range, 16 * tile), w_.last + 16 * tile);
+      const __m512i last = _mm512_maskz_load_epi32(lanes_in_range(block.range, 16 * tile), w_.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(block.start));
       const __m512i end = _mm512_set1_epi32(static_cast<int>(block.start + count));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
@@ -147,9 +147,10 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
         else tile_gap();
         tile_fence();
       };
-      multiply_pair<kParts>(
-          w_, sizes_, multiplying, w_.weights, add_and_compare,
-          [&](uint32_t step) LOWBIT_INLINE { additions.until(w_.products + (step + 1) * 4 * kTileFloats); });
+      multiply_pair<kParts>(w_, sizes_, multiplying, w_.weights, add_and_compare,
+                            [&](uint32_t step) LOWBIT_INLINE {
+                              additions.until(w_.products + (step + 1) * 4 * kTileFloats);
+                            });
       additions.until(w_.products + sizes_.products / 4);
       softmax.begin_weights();
       const auto weigh = [&]() LOWBIT_INLINE {
@@ -158,7 +159,8 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
         else tile_gap();
         tile_fence();
       };
-      score_pair<kParts>(w_, sizes_, scoring, weigh, [&](uint32_t half) LOWBIT_INLINE { softmax.until(half + 1); });
+      score_pair<kParts>(w_, sizes_, scoring, weigh,
+                         [&](uint32_t half) LOWBIT_INLINE { softmax.until(half + 1); });
       softmax.end();
       tile_fence();
       adding = multiplying;
@@ -175,7 +177,8 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     for (uint32_t tile = 0; 16 * tile < this->queries(); tile++) {
       const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(w_.totals + 16 * tile));
       for (uint32_t d = 0; d < dim; d += 16) {
-        const float* sums = w_.sums + tile / 2 * sizes_.sums / 2 + (d / 32 * 4 + tile % 2 * 2) * kTileFloats + d % 32 * 16;
+        const float* sums =
+            w_.sums + tile / 2 * sizes_.sums / 2 + (d / 32 * 4 + tile % 2 * 2) * kTileFloats + d % 32 * 16;
         __m512i rows[16];
         for (int i = 0; i < 16; i++)
           rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
@@ -220,9 +223,9 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
 }
 
 // Most floats of a part's queries: with their sums they take 8 bytes each, and stay in the second-level cache.
-constexpr uint32_t kPartFloats = 65536;
+constexpr uint32_t kPartFloats = 131072;
 // Cost of converting a block's keys and values, in queries.
-constexpr uint32_t kConvertCost = 40;
+constexpr uint32_t kConvertCost = 80;
 
 // Sizes parts for tiles, and the scratch these need.
 AttentionArgs with_tiles(AttentionArgs args) {

@@ -135,7 +135,9 @@ struct ExponentConstants {
   __m512i less = _mm512_load_si512(kLessThanSteps), ones = _mm512_set1_epi32(0x3f803f80);
   __mmask64 low_bytes = 0x5555555555555555;
 
-  inline LOWBIT_INLINE ExponentConstants() { __asm__("" : "+v"(order), "+v"(less), "+v"(ones), "+k"(low_bytes)); }
+  inline LOWBIT_INLINE ExponentConstants() {
+    __asm__("" : "+v"(order), "+v"(less), "+v"(ones), "+k"(low_bytes));
+  }
 };
 
 // bf16 2^(a / 128) in the low halves of lanes and 2^(b / 128) in the high ones, with an error of 0.8 %; a and b are
@@ -144,8 +146,7 @@ struct ExponentConstants {
 inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b, const ExponentConstants& constants) {
   const __m512i words = _mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
   const __m512i steps = _mm512_shuffle_epi8(words, constants.order);
-  const __m512i less =
-      _mm512_maskz_permutexvar_epi8(constants.low_bytes, _mm512_srli_epi16(steps, 1), constants.less);
+  const __m512i less = _mm512_maskz_permutexvar_epi8(constants.low_bytes, _mm512_srli_epi16(steps, 1), constants.less);
   return _mm512_subs_epu16(steps, less);
 }
 constexpr float kBf16Bias = 127 * 128;

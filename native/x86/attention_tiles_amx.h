@@ -26,8 +26,8 @@ constexpr size_t kPartBytes = Parts * static_cast<size_t>(kTileBytes);
 // Scratch of a thread. A tile is 16 rows of 64 bytes; a row of a head takes `steps` tiles of 32 columns.
 struct Workspace {
   // Of several blocks.
-  uint8_t* keys;    // [keys / 16][steps][parts]
-  uint8_t* values;  // transposed: [columns / 16][keys / 32][parts]
+  uint8_t* keys;     // [keys / 16][steps][parts]
+  uint8_t* values;   // transposed: [columns / 16][keys / 32][parts]
   float* scores;     // of a pair of query tiles: [2][64 keys][16 queries]
   uint8_t* weights;  // of a pair: [2][keys / 32][parts], pairs of keys
   float* products;   // of a pair's weights and values, as its sums
