@@ -94,7 +94,7 @@ describe("a size", () => {
     const model = await loadCheckpoint(checkpoint);
     const integers = { ...weights, scaleDType: "i8" } as const;
     quantize(model, [intxWeightOnly(integers), sharedEmbedding(integers)]);
-    const bytes = (await uniformBytes(4, 32)) + 50;
+    const bytes = (await uniformBytes(4, 32)) + 400;
     const fitted = await fitSize(model, text, { ...reading, bytes });
     const file = join(folder, "integers.pte");
     await exportProgram(model, file);

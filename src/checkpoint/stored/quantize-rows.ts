@@ -54,7 +54,7 @@ export interface RowsOptions {
 
 /** Reads and quantizes tensor `name` [n, k] in parts. */
 export function quantizeRows(
-  tensors: TensorSource,
+  tensors: Pick<TensorSource, "info" | "readRows">,
   name: string,
   { config, importance, levels, quantize = quantizeTensor, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
