@@ -115,8 +115,6 @@ const GPTQ_TOKENS = 16384;
 const GPTQ_TOKENS_LEAST = 64;
 /** Share of these tokens that is from the other text, where there is one. */
 const OTHER_TOKENS_PART = 0.25;
-/** Share of mean squares that is of typical inputs, so that weights stay good for inputs that the text lacks. */
-const USUAL_PART = 0.5;
 /** Rows of a head on which GPTQ is checked. */
 const SAMPLE_ROWS = 256;
 
@@ -242,7 +240,8 @@ class Calibration {
     const { name } = layer;
     const { tiedTo, shape } = this.#model.slotWeight(name).slot;
     const isTable = config.kind === "sharedEmbedding";
-    const power = await this.#powerOf(layer);
+    const power = layer.power();
+    checkFiniteInputs(name, power);
     const { columns } = await this.#model.usual.scaling(name, this.#options.signal);
     const importance = this.#importance(power, columns, isTable ? TABLE_DAMPING : 0);
     const correction = correctsErrors(config) ? this.#correctionOf(layer, columns, isTable) : null;
@@ -315,7 +314,9 @@ class Calibration {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
       return alike();
     }
-    const importance = this.#importance(await this.#powerOf(layer), factors);
+    const power = layer.power();
+    checkFiniteInputs(layer.name, power);
+    const importance = this.#importance(power, factors);
     const hasOwnFactors = this.#activations.has(layer.name);
     const levels = await this.#levels(layer.name, config, hasOwnFactors ? null : importance);
     const rounded = await quantizeTensor(tensor, config, importance, levels);
@@ -330,14 +331,6 @@ class Calibration {
   /** Levels of a layer's codebook where it is learned from the checkpoint's weights; else null. */
   async #levels(name: string, config: QuantizationConfig, importance: Float32Array | null): Promise<Int8Array | null> {
     return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
-  }
-
-  /** Mean squares of a layer's inputs, those of typical inputs among them. */
-  async #powerOf(layer: LinearLayer): Promise<Float32Array> {
-    const power = layer.power();
-    checkFiniteInputs(layer.name, power);
-    const usual = (await this.#model.usual.power(this.#options.signal)).get(layer.name);
-    return usual ? power.map((value, c) => (1 - USUAL_PART) * value + USUAL_PART * usual[c]!) : power;
   }
 
   /** How much errors of each column count: mean squares of the inputs, with at least this damping. */
