@@ -74,6 +74,8 @@ async function writeTwin(original, twin) {
     return changed.get(name);
   };
   for (const { source, sourceBias, norm, rows, readers } of model.network.scalable) {
+    // A head may share its weights with the embedding.
+    if (readers.includes("lm_head.weight")) continue;
     const factors = Float32Array.from(rows, () => FACTOR ** (2 * random.uniform() - 1));
     // Several channels may be made by one row: of keys' and values' heads that several queries share.
     const ofRow = new Map([...rows].map((row, c) => [row, factors[c]]));

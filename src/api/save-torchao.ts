@@ -82,7 +82,8 @@ function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
 }
 
 function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
-  const weight = model.weight(slot.name, { ...options, holds: holdsFor("torchao"), activations: "float" });
+  const use = { holds: holdsFor("torchao"), activations: "float", sharesTied: true } as const;
+  const weight = model.weight(slot.name, { ...options, ...use });
   const { kind } = weight.format;
   if (kind === "float") return { slot, ...floatEntry(floatWeight(weight), slot.pairs), format: null };
   const config = model.configOf(slot.name);

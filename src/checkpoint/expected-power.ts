@@ -59,7 +59,7 @@ function readBy({ network }: WeightsOfModel, name: string): ScalableActivation |
 
 /** Magnitudes of a norm's factors. */
 async function gainsOf(model: WeightsOfModel, name: string, offset: number): Promise<Float32Array> {
-  const stored = toFloat32((await model.weight(name).load()) as Tensor);
+  const stored = toFloat32((await model.weight(name, { float: true }).load()) as Tensor);
   return stored.map((value) => Math.abs(value + offset));
 }
 

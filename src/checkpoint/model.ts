@@ -14,6 +14,7 @@ import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, schemesOfRows, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
+import { scaledRows } from "./channel-factors.ts";
 import { checkLayers } from "./check-layers.ts";
 import { expectedPower } from "./expected-power.ts";
 import { networkOf } from "./network.ts";
@@ -37,7 +38,8 @@ import {
 import { findStoredWeight, type StoredWeight } from "./stored/weight-storage.ts";
 import { wholeGroups } from "./stored/whole-groups.ts";
 import { findUnread } from "./unread-tensors.ts";
-import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING, usualPower } from "./usual-power.ts";
+import { UsualInputs } from "./usual-inputs.ts";
+import { damped, dividedPower, IMPORTANCE_DAMPING, TABLE_DAMPING } from "./usual-power.ts";
 
 /** Weights of experts, which are multiplied as one stack, so that all have the same order of columns. */
 const EXPERT = /\.experts\.\d+\./;
@@ -58,6 +60,8 @@ export interface WeightUse extends AbortOptions {
   readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
   /** Activations of weights that are kept as stored, where neither file nor model says them. Default: int8. */
   readonly activations?: ActivationKind | undefined;
+  /** Whether a tied head is read from the embedding's tensor, as by TorchAO, so that its channels are not scaled. */
+  readonly sharesTied?: boolean | undefined;
   /** Whether weights will not be read, so that those that wait for calibration are given, too. */
   readonly unread?: boolean | undefined;
 }
@@ -91,8 +95,8 @@ export class Model {
   /** By slot name, in the model's order. */
   readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
   #isClosed = false;
-  /** Mean squares of typical inputs by slot, once they were measured. */
-  #usual: Promise<ReadonlyMap<string, Float32Array>> | null = null;
+  /** What goes into its linear layers where nobody gives a text. */
+  readonly usual: UsualInputs = new UsualInputs(this);
   /** Learned codebooks, by the key of the matrices that share one. */
   readonly #levels = new Map<string, Promise<Int8Array>>();
   /** The last quantized weight, since some formats read one weight for several constants in a row. */
@@ -172,6 +176,7 @@ export class Model {
         `${this.name}: is calibrated already, for the configurations that it had; load the checkpoint again, set all configurations, then calibrate`,
       );
     for (const [name, config] of configs) if (config) checkConfigurable(this.#ofSource(name));
+    this.usual.forget();
     for (const [name, config] of configs) {
       const weight = this.#of(name);
       if (config) weight.state = { kind: "configured", config };
@@ -229,9 +234,11 @@ export class Model {
   async atomically<R>(work: () => Promise<R>): Promise<R> {
     checkInstance("work", work, Function, "a function");
     const before = [...this.#weights.values()].map((weight) => [weight, weight.state] as const);
+    const { scales } = this.usual;
     try {
       return await work();
     } catch (error) {
+      this.usual.scales = scales;
       for (const [weight, state] of before) weight.state = state;
       throw error;
     }
@@ -272,6 +279,8 @@ export class Model {
       throw new InvalidArgumentError(`${name}: is calibrated; load the checkpoint again for its float weights`);
     const stored = slot.tiedTo ?? name;
     if (use.float) return this.#floatWeight(stored, slot.shape);
+    const scaled = this.usual.scaledVector(slot, use);
+    if (scaled) return scaled;
     const kept = this.keptAsStored(name, use.holds);
     if (kept) return this.#keptWeight(slot, kept, use);
     const config = configIn(state);
@@ -385,17 +394,18 @@ export class Model {
         `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
     const importance = (of = slot.name) => this.importanceOf(of, use.signal);
+    const tensors = scaledRows(this.checkpoint.tensors, () => this.usual.scaling(slot.name, use.signal));
     const levels = isLearned(stored, config) ? () => this.levelsOf(stored, config, importance) : undefined;
     const correction = state.kind === "configured" && state.correction;
     const quantize = correction ? correctedBy(correction) : undefined;
     const options = { config, ...(range && { range }), importance, levels, quantize, signal: use.signal };
-    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, options);
+    const loadRows = () => quantizeRows(tensors, stored, options);
     return { ...weight, load: () => this.#quantized(handle, n, config, loadRows), loadRows };
   }
 
   /**
-   * How much errors of each column of a slot's weight count: by the calibration text, else by typical or expected inputs
-   * where its algorithm uses them; null where all count alike.
+   * How much errors of each column of a slot's weight count, after its channels are scaled: by the calibration text, else by
+   * typical or expected inputs where its algorithm uses them; null where all count alike.
    */
   async importanceOf(name: string, signal?: AbortSignal): Promise<Float32Array | null> {
     const { slot, state } = this.#of(name);
@@ -404,24 +414,10 @@ export class Model {
     if (config?.algorithm !== "mse" || config.kind === "embedding") return null;
     const isTable = config.kind === "sharedEmbedding";
     const head = isTable ? this.network.slots.find(({ tiedTo }) => tiedTo === (slot.tiedTo ?? name)) : slot;
-    const power = (await this.readUsual(signal)).get(head?.name ?? name);
-    return power ? damped(power, isTable ? TABLE_DAMPING : IMPORTANCE_DAMPING) : expectedPower(this, name);
-  }
-
-  /**
-   * Mean squares of typical inputs by slot, measured once with the float weights, if any configuration's algorithm uses
-   * them.
-   */
-  readUsual(signal?: AbortSignal): Promise<ReadonlyMap<string, Float32Array>> {
-    const asking = [...this.configs.values()].some(
-      ({ kind, algorithm }) => kind !== "embedding" && algorithm === "mse",
-    );
-    if (!asking) return Promise.resolve(new Map());
-    this.#usual ??= usualPower(this, { signal });
-    this.#usual.catch(() => {
-      this.#usual = null;
-    });
-    return this.#usual;
+    const power = (await this.usual.power(signal)).get(head?.name ?? name);
+    if (!power) return expectedPower(this, name);
+    const { columns } = await this.usual.scaling(name, signal);
+    return damped(dividedPower(power, columns), isTable ? TABLE_DAMPING : IMPORTANCE_DAMPING);
   }
 
   /** The codebook of a slot, or its key, before its weights are read. */
@@ -439,8 +435,8 @@ export class Model {
     const names = namesOfCodebook(this, name, config);
     const key = codebookKey(names, config);
     const stored = (slot: string) => this.slotWeight(slot).slot.tiedTo ?? slot;
-    const known =
-      this.#levels.get(key) ?? learnCodebook(this.checkpoint.tensors, { names, stored, importance }, config);
+    const tensors = scaledRows(this.checkpoint.tensors, (slot) => this.usual.scaling(slot));
+    const known = this.#levels.get(key) ?? learnCodebook(tensors, { names, stored, importance }, config);
     this.#levels.set(key, known);
     return known;
   }

@@ -58,6 +58,7 @@ it("weighs the errors of searched scales, and of no others", async () => {
   const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
   const weights = await floats(model, QUERIES);
   quantize(model, [intxWeightOnly(scheme)]);
+  model.usual.scales = false;
   const found = (await model.importanceOf(QUERIES))!;
   for (const [c, value] of power.entries()) expect(found[c]).toBeCloseTo(value / mean + 0.01, 3);
   const [n, k] = [tinyConfig.hidden_size, tinyConfig.hidden_size];

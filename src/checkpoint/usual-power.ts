@@ -4,7 +4,13 @@
  */
 import { logInfo } from "../log.ts";
 import { isEncoderNetwork } from "../model/encoder.ts";
-import { calibrationWindows, FloatWalk, type WalkedModel, type WalkOptions } from "./calibrate/walk.ts";
+import {
+  calibrationWindows,
+  FloatWalk,
+  type LinearLayer,
+  type WalkedModel,
+  type WalkOptions,
+} from "./calibrate/walk.ts";
 import { beginnings, questions } from "./calibration-beginnings.ts";
 
 /** Tokens that are read: on SmolLM2-135M, 4,096 tokens of a book give no better weights. */
@@ -18,17 +24,25 @@ export const IMPORTANCE_DAMPING = 0.01;
  */
 export const TABLE_DAMPING = 0.1;
 
+/** Options of `usualPower`. */
+interface UsualOptions extends Pick<WalkOptions, "signal"> {
+  /** Called with each linear layer. */
+  readonly visit?: (layer: LinearLayer) => Promise<void>;
+}
+
 /** Mean squares of inputs by slot name; empty for a checkpoint without a tokenizer. Errors are those of its files. */
 export async function usualPower(
   model: WalkedModel,
-  options: Pick<WalkOptions, "signal"> = {},
+  options: UsualOptions = {},
 ): Promise<ReadonlyMap<string, Float32Array>> {
   const found = new Map<string, Float32Array>();
   if (!model.checkpoint.tokenizerJson) return found;
   const text = [...Object.values(beginnings).flat(), ...questions].join("\n");
   const windows = calibrationWindows(model, text, { maxTokens: TOKENS });
   const least = isEncoderNetwork(model.network) ? 1 : Math.min(TOKENS_LEAST, windows[0]!.length);
-  await new FloatWalk(model, windows, options).visit(async ({ name, tokens, power }) => {
+  await new FloatWalk(model, windows, options).visit(async (layer) => {
+    const { name, tokens, power } = layer;
+    await options.visit?.(layer);
     if (tokens < least) return null;
     const squares = power();
     const isUsable = squares.every((value) => value < Number.POSITIVE_INFINITY) && squares.some((value) => value > 0);
@@ -43,4 +57,9 @@ export async function usualPower(
 export function damped(power: Float32Array, damping: number): Float32Array {
   const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
   return mean === 0 ? new Float32Array(power.length).fill(1) : power.map((value) => value / mean + damping);
+}
+
+/** Mean squares of inputs after their channels are divided by factors. */
+export function dividedPower(power: Float32Array, factors: Float32Array | null): Float32Array {
+  return factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
 }

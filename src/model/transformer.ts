@@ -50,9 +50,9 @@ function slots(config: TransformerConfig): WeightSlot[] {
 }
 
 /** Activations whose channels can be scaled, in the order of computation. */
-function scalable({ layers, hidden, normOffset }: TransformerConfig): ScalableActivation[] {
+function scalable({ layers, hidden, normOffset, lastNorm, drafter }: TransformerConfig): ScalableActivation[] {
   const places = layerPlaces(layers);
-  return layers.flatMap(({ mixer, mlp, norms }, i) => {
+  const inLayers = layers.flatMap(({ mixer, mlp, norms }, i) => {
     const part = (norm: string | null, { readers, inner }: PartActivations) =>
       norm === null || readers.length === 0
         ? inner
@@ -63,6 +63,8 @@ function scalable({ layers, hidden, normOffset }: TransformerConfig): ScalableAc
       ...part(norms.beforeMlp, mlp.scalable(mlpPlace.module, normOffset)),
     ];
   });
+  // A drafter reads what the head does.
+  return drafter ? inLayers : [...inLayers, madeByNorm(lastNorm, hidden, normOffset, [HEAD])];
 }
 
 /** Modules of a checkpoint that no layer reads. */

@@ -12,16 +12,17 @@ import { needsActivations, weightSpec } from "../../quantize/scheme.ts";
 import { dequantize, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { newWriterId } from "../../writer-id.ts";
+import type { ChannelScaling } from "../channel-factors.ts";
 import { checkModel, type Model } from "../model.ts";
 import { resumeKey } from "../resume-key.ts";
 import { type Correction, correctedRows } from "../stored/corrected-rows.ts";
 import { checkFiniteInputs, finiteFloats } from "../stored/finite.ts";
 import { isLearned } from "../stored/learned-codebooks.ts";
 import { quantizeTensor } from "../stored/quantize-rows.ts";
-import { damped, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
+import { damped, dividedPower, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
-import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
+import { powerFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { calibrationIds, calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 /** Options of `calibrate`: SmoothQuant's strength, damping, and how many tokens are read. */
@@ -93,10 +94,11 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
     throw new InvalidArgumentError(
       'calibrate: expected linear layers of algorithm "imatrix", "gptq", "awq" or "awq+gptq" or smoothQuant but found none',
     );
-  await model.readUsual(signal);
+  await model.usual.power(signal);
   const isGptq = wanted.some((name) => correctsErrors(model.configOf(name)!));
   const otherText = isGptq ? await otherTextFor(model, text, options) : null;
   await model.atomically(async () => {
+    if (strength !== undefined) model.usual.scales = false;
     const isScaled = strength !== undefined || wanted.some((name) => scales(model.configOf(name)!));
     const key = isScaled ? null : await resumeKey(model, [text, otherText, options.maxTokens, options.window, damping]);
     const calibration = new Calibration(model, wanted, { ...options, key: key ?? newWriterId() });
@@ -199,21 +201,29 @@ class Calibration {
     const config = this.#model.configOf(name)!;
     if (this.#isReadLater(name)) return this.#weighHead(layer, config);
     const [n, k] = this.#model.slotWeight(name).slot.shape as [number, number];
-    const factors = await this.#factorsOf(layer);
+    const { columns, rows } = await this.#scalingOf(layer);
     const found = await this.#store.find(name, weightSpec(n, k, config));
-    const quantized = found ? await found() : await this.#quantizeFloats(layer, factors, config);
+    const quantized = found ? await found() : await this.#quantizeFloats(layer, { columns, rows }, config);
     if (found) this.#use(name, found);
     else await this.#keep(name, quantized);
     this.#doneWeights += n * k;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
-    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % k]!;
+    for (let r = 0, i = 0; r < n; r++)
+      for (let c = 0; c < k; c++, i++) values[i] = (values[i]! * (rows?.[r] ?? 1)) / (columns?.[c] ?? 1);
     return values;
   }
 
-  async #quantizeFloats(layer: LinearLayer, factors: Float32Array | null, config: QuantizationConfig) {
+  /** How a layer is scaled: by factors of the text, or else of typical inputs. */
+  async #scalingOf(layer: LinearLayer): Promise<ChannelScaling> {
+    const columns = await this.#factorsOf(layer);
+    return columns ? { columns, rows: null } : this.#model.usual.scaling(layer.name, this.#options.signal);
+  }
+
+  async #quantizeFloats(layer: LinearLayer, { columns, rows }: ChannelScaling, config: QuantizationConfig) {
     const plain = await this.#floats(layer.name);
-    return this.#quantize(factors ? scaleColumns(plain, factors) : plain, layer, factors, config);
+    const found = await this.#quantize(columns ? scaleColumns(plain, columns) : plain, layer, columns, config);
+    return rows ? divideRows(found, (row) => rows[row]!) : found;
   }
 
   /**
@@ -232,11 +242,12 @@ class Calibration {
     const isTable = config.kind === "sharedEmbedding";
     const power = layer.power();
     checkFiniteInputs(name, power);
-    const { damping = IMPORTANCE_DAMPING } = this.#options;
-    const importance = damped(power, isTable ? Math.max(damping, TABLE_DAMPING) : damping);
-    const correction = correctsErrors(config) ? this.#correctionOf(layer, isTable) : null;
+    const { columns } = await this.#model.usual.scaling(name, this.#options.signal);
+    const importance = this.#importance(power, columns, isTable ? TABLE_DAMPING : 0);
+    const correction = correctsErrors(config) ? this.#correctionOf(layer, columns, isTable) : null;
     const sample = correction && (await this.#rowsOf(tiedTo ?? name, shape));
-    const isBetter = sample && (await this.#gains(sample, layer, correction, { config, importance }));
+    const scaled = sample && columns ? scaleColumns(sample, columns) : sample;
+    const isBetter = scaled && (await this.#gains(scaled, layer, columns, correction!, { config, importance }));
     for (const slot of isTable ? [name, tiedTo!] : [name])
       this.#model.setImportance(slot, importance, isBetter ? correction : null);
     this.#doneWeights += shape[0]! * shape[1]!;
@@ -248,10 +259,12 @@ class Calibration {
    * The sums by which GPTQ chooses the head's weights. Where they are the embedding, too, errors of its rows count in all
    * columns alike beside those of the logits.
    */
-  #correctionOf(layer: LinearLayer, isTable: boolean): Correction {
+  #correctionOf(layer: LinearLayer, factors: Float32Array | null, isTable: boolean): Correction {
     const { damping, signal } = this.#options;
-    const hessian = layer.hessian("fitted");
-    if (!isTable) return { hessian, drift: layer.drift("fitted"), damping, signal };
+    const sums = (found: Matrix) => dividedSums(found, factors);
+    const hessian = sums(layer.hessian("fitted"));
+    const drift = layer.drift("fitted");
+    if (!isTable) return { hessian, drift: drift && sums(drift), damping, signal };
     const { rows: k, data } = hessian;
     const own = matrix(k, k, data.slice());
     let trace = 0;
@@ -264,10 +277,11 @@ class Calibration {
   async #gains(
     sample: Matrix,
     layer: LinearLayer,
+    factors: Float32Array | null,
     correction: Correction,
     { config, importance }: { readonly config: QuantizationConfig; readonly importance: Float32Array },
   ): Promise<boolean> {
-    const loss = heldOutLoss(sample, layer, null);
+    const loss = heldOutLoss(sample, layer, factors);
     if (!loss) return false;
     const levels = await this.#levels(layer.name, config, importance);
     const { rows, columns, data } = sample;
@@ -303,7 +317,8 @@ class Calibration {
     const power = layer.power();
     checkFiniteInputs(layer.name, power);
     const importance = this.#importance(power, factors);
-    const levels = await this.#levels(layer.name, config, factors ? null : importance);
+    const hasOwnFactors = this.#activations.has(layer.name);
+    const levels = await this.#levels(layer.name, config, hasOwnFactors ? null : importance);
     const rounded = await quantizeTensor(tensor, config, importance, levels);
     if (config.algorithm === "awq" || config.algorithm === "imatrix") return rounded;
     const loss = heldOutLoss(weights, layer, factors);
@@ -318,10 +333,9 @@ class Calibration {
     return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
   }
 
-  /** How much errors of each column count: damped mean squares of the inputs. */
-  #importance(power: Float32Array, factors: Float32Array | null): Float32Array {
-    const scaled = factors ? power.map((value, c) => value / factors[c]! ** 2) : power;
-    return damped(scaled, this.#options.damping ?? IMPORTANCE_DAMPING);
+  /** How much errors of each column count: mean squares of the inputs, with at least this damping. */
+  #importance(power: Float32Array, factors: Float32Array | null, least = 0): Float32Array {
+    return damped(dividedPower(power, factors), Math.max(this.#options.damping ?? IMPORTANCE_DAMPING, least));
   }
 
   async #quantizeGptq(
@@ -330,15 +344,11 @@ class Calibration {
     factors: Float32Array | null,
     scheme: Parameters<typeof correctedRows>[2],
   ): Promise<QuantizedWeights> {
-    const { columns: k } = weights;
-    const scaled = (sums: Matrix) => {
-      if (!factors) return sums;
-      const result = matrix(k, k, sums.data.slice());
-      for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
-      return result;
-    };
     const drift = layer.drift("fitted");
-    const correction = { hessian: scaled(layer.hessian("fitted")), drift: drift && scaled(drift) };
+    const correction = {
+      hessian: dividedSums(layer.hessian("fitted"), factors),
+      drift: drift && dividedSums(drift, factors),
+    };
     return correctedRows(weights, { ...this.#options, ...correction }, scheme);
   }
 
@@ -357,7 +367,7 @@ class Calibration {
     if (layer.tokens > 0) checkFiniteInputs(layer.name, layer.power());
     const factors =
       strength === undefined
-        ? awqFactors(activation, layer.inputs(), readers, multiplyTransposed)
+        ? await powerFactors(activation, layer.inputs(), readers)
         : smoothFactors(activation, layer.inputs(), readers, strength);
     this.#factors.set(activation, factors);
     await this.#divideSource(activation, factors);
@@ -435,4 +445,13 @@ function divided(inputs: Matrix, factors: Float32Array | null): Matrix {
     inputs,
     factors.map((factor) => 1 / factor),
   );
+}
+
+/** Sums of products of inputs that are divided by factors. */
+function dividedSums(sums: Matrix, factors: Float32Array | null): Matrix {
+  if (!factors) return sums;
+  const { rows: k, data } = sums;
+  const result = matrix(k, k, data.slice());
+  for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) result.data[r * k + c]! /= factors[r]! * factors[c]!;
+  return result;
 }

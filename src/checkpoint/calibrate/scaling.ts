@@ -3,11 +3,11 @@
  * arXiv 2306.00978) and SmoothQuant (Xiao et al. 2022, arXiv 2211.10438). Activations are divided by them, weights
  * multiplied.
  */
-import { type Matrix, matrix, type Product } from "../../matrix.ts";
+import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
-import type { QuantizationConfig } from "../../quantize/config.ts";
-import { quantizeMse } from "../../quantize/mse.ts";
+import { activationsOf, type QuantizationConfig } from "../../quantize/config.ts";
 import { dequantize } from "../../quantized.ts";
+import { quantizeTensor } from "../stored/quantize-rows.ts";
 
 /** A linear layer that reads the activation. */
 export interface Reader {
@@ -16,28 +16,28 @@ export interface Reader {
   readonly config: QuantizationConfig;
 }
 
-interface Sample {
-  readonly inputs: Matrix;
-  /** Sum of squares of each channel over all tokens. */
-  readonly power: Float32Array;
-}
-
 /** Exponents that AWQ tries; 0 means no scaling. */
-const EXPONENTS = [0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1];
-/** Rows of inputs, and of weights, on which exponents are compared. */
+const EXPONENTS = [0, 0.25, 0.5, 0.75, 1];
+/** Rows of weights, and of inputs, on which exponents are compared. */
 const SAMPLE = 256;
+const SAMPLE_TOKENS = 32;
+/** Neighbouring activations that share a scale. */
+const BLOCK_COLUMNS = 32;
 /** Factors are at most this times, and at least 1 / this times, their geometric mean. */
 const FACTOR_MAX = 1e4;
 
-/** AWQ: factors (mean |x|)^exponent of each channel x, with the exponent of the least output error. */
-export function awqFactors(
+/**
+ * AWQ: factors (mean |x|)^exponent of each channel x, with the exponent of the least squared error of outputs, by rounding
+ * weights and, where they are rounded, activations. Rounding errors are taken as independent of each other.
+ */
+export async function powerFactors(
   activation: ScalableActivation,
   inputs: Matrix,
   readers: readonly Reader[],
-  product: Product,
-): Float32Array {
+): Promise<Float32Array> {
   const means = sharedMeans(activation, columnMeans(inputs));
-  const sample = { inputs: rowSample(inputs), power: columnPower(inputs) };
+  const power = meanSquares(inputs);
+  const sample = rowSample(inputs, SAMPLE_TOKENS);
   const samples = readers.map(({ weights, config }) => ({ weights: rowSample(weights), config }));
   let best: { loss: number; factors: Float32Array } = {
     loss: Number.POSITIVE_INFINITY,
@@ -45,7 +45,18 @@ export function awqFactors(
   };
   for (const exponent of EXPONENTS) {
     const factors = centered(means.map((mean) => mean ** exponent));
-    const loss = samples.reduce((sum, reader) => sum + outputLoss(reader, factors, sample, product), 0);
+    const scaledPower = power.map((value, c) => value / factors[c]! ** 2);
+    const errors = new Map<number, Float32Array>();
+    let loss = 0;
+    for (const { weights, config } of samples) {
+      const scaled = scaleColumns(weights, factors);
+      loss += await roundingLoss(scaled, config, scaledPower);
+      const block = blockOf(config, inputs.columns);
+      if (block === null) continue;
+      if (!errors.has(block)) errors.set(block, meanSquares(roundingErrors(sample, factors, block)));
+      const squares = meanSquares(scaled);
+      loss += errors.get(block)!.reduce((sum, error, c) => sum + error * squares[c]! * scaled.rows, 0);
+    }
     if (loss < best.loss) best = { loss, factors };
   }
   return best.factors;
@@ -64,20 +75,45 @@ export function smoothFactors(
   return centered(x.map((peak, c) => (peak > 0 && w[c]! > 0 ? peak ** strength / w[c]! ** (1 - strength) : 0)));
 }
 
-/** Squared error of the outputs after rounding the scaled weights. */
-function outputLoss(
-  { weights, config }: Reader,
-  factors: Float32Array,
-  { inputs, power }: Sample,
-  product: Product,
-): number {
-  const { rows, columns } = weights;
-  const importance = power.map((value, c) => value / factors[c]! ** 2);
-  const changes = dequantize(
-    quantizeMse(scaleColumns(weights, factors).data, { ...config, n: rows, k: columns }, importance),
-  );
-  for (let i = 0; i < changes.length; i++) changes[i] = changes[i]! / factors[i % columns]! - weights.data[i]!;
-  return product(inputs, matrix(rows, columns, changes)).data.reduce((sum, value) => sum + value * value, 0);
+/** Mean squared error of outputs after rounding weights, for inputs with these mean squares. */
+async function roundingLoss(
+  { rows, columns, data }: Matrix,
+  config: QuantizationConfig,
+  power: Float32Array,
+): Promise<number> {
+  const found = dequantize(await quantizeTensor({ dtype: "f32", shape: [rows, columns], data }, config, power));
+  let loss = 0;
+  for (let r = 0, i = 0; r < rows; r++)
+    for (let c = 0; c < columns; c++, i++) {
+      const error = found[i]! - data[i]!;
+      loss += error * error * power[c]!;
+    }
+  return loss;
+}
+
+/** Neighbouring activations that share a scale; null where activations stay float. */
+function blockOf(config: QuantizationConfig, columns: number): number | null {
+  const activations = activationsOf(config);
+  if (activations === "float") return null;
+  const { groupSize } = config;
+  return activations === "int8" ? Math.min(BLOCK_COLUMNS, groupSize === "axis" ? columns : groupSize) : columns;
+}
+
+/** Errors of inputs that are divided by factors and rounded to 8 bits, with a scale for each block of a row. */
+function roundingErrors({ rows, columns, data }: Matrix, factors: Float32Array, block: number): Matrix {
+  const errors = matrix(rows, columns);
+  for (let r = 0; r < rows; r++)
+    for (let first = 0; first < columns; first += block) {
+      const end = Math.min(columns, first + block);
+      let peak = 0;
+      for (let c = first; c < end; c++) peak = Math.max(peak, Math.abs(data[r * columns + c]! / factors[c]!));
+      const scale = peak / 127 || 1;
+      for (let c = first; c < end; c++) {
+        const value = data[r * columns + c]! / factors[c]!;
+        errors.data[r * columns + c] = Math.round(value / scale) * scale - value;
+      }
+    }
+  return errors;
 }
 
 /** A copy of the matrix with columns multiplied by factors. */
@@ -90,14 +126,14 @@ export function scaleColumns({ rows, columns, data }: Matrix, factors: Float32Ar
 
 function columnMeans({ rows, columns, data }: Matrix): Float32Array {
   const sums = new Float64Array(columns);
-  for (let i = 0; i < data.length; i++) sums[i % columns]! += Math.abs(data[i]!);
+  for (let r = 0, i = 0; r < rows; r++) for (let c = 0; c < columns; c++, i++) sums[c]! += Math.abs(data[i]!);
   return Float32Array.from(sums, (sum) => sum / rows);
 }
 
-function columnPower({ columns, data }: Matrix): Float32Array {
+function meanSquares({ rows, columns, data }: Matrix): Float32Array {
   const sums = new Float64Array(columns);
-  for (let i = 0; i < data.length; i++) sums[i % columns]! += data[i]! ** 2;
-  return Float32Array.from(sums);
+  for (let r = 0, i = 0; r < rows; r++) for (let c = 0; c < columns; c++, i++) sums[c]! += data[i]! * data[i]!;
+  return Float32Array.from(sums, (sum) => sum / rows);
 }
 
 /** The larger of known peaks and the largest magnitudes of the columns. */
@@ -134,8 +170,8 @@ function centered(factors: Float32Array): Float32Array {
 }
 
 /** A sample of evenly spaced rows. */
-function rowSample({ rows, columns, data }: Matrix): Matrix {
-  const count = Math.min(rows, SAMPLE);
+function rowSample({ rows, columns, data }: Matrix, most = SAMPLE): Matrix {
+  const count = Math.min(rows, most);
   const sample = matrix(count, columns);
   for (let i = 0; i < count; i++) {
     const row = Math.floor((i * rows) / count);

@@ -9,6 +9,8 @@ import type { Tensor } from "../../tensor.ts";
 import type { Model } from "../model.ts";
 import { finiteFloats } from "../stored/finite.ts";
 import { quantizeTensor } from "../stored/quantize-rows.ts";
+import { dividedPower } from "../usual-power.ts";
+import { scaleColumns } from "./scaling.ts";
 import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 /**
@@ -161,12 +163,14 @@ export class Sensitivity {
     layer: LinearLayer | null,
     config: QuantizationConfig,
   ): Promise<Float32Array> {
-    const { rows, columns, data } = weights;
-    const tensor: Tensor = { dtype: "f32", shape: [rows, columns], data };
-    const importance = needsActivations(config.algorithm)
-      ? this.#power(layer, config)
-      : await this.#model.importanceOf(name);
-    return dequantize(await quantizeTensor(tensor, config, importance));
+    const { columns: factors } = await this.#model.usual.scaling(name);
+    const { rows, columns: k, data } = factors ? scaleColumns(weights, factors) : weights;
+    const tensor: Tensor = { dtype: "f32", shape: [rows, k], data };
+    const power = needsActivations(config.algorithm) && this.#power(layer, config);
+    const importance = power ? dividedPower(power, factors) : await this.#model.importanceOf(name);
+    const values = dequantize(await quantizeTensor(tensor, config, importance));
+    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % k]!;
+    return values;
   }
 
   #power(layer: LinearLayer | null, { kind }: QuantizationConfig): Float32Array | null {

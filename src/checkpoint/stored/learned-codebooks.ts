@@ -12,6 +12,8 @@ const SAMPLE_WEIGHTS = 2 ** 15;
 /** Experts are packed as one stack of many matrices, so they use the fixed codebooks. */
 const EXPERT = /\.experts\./;
 
+type Tensors = Pick<TensorSource, "info" | "readRows">;
+
 /** What learning codebooks needs of a model. */
 export interface LearningModel {
   readonly network: Network;
@@ -45,7 +47,7 @@ export function isLearned(name: string, { mappingType }: QuantizationConfig): bo
 
 /** Learns the levels of matrices from evenly spaced rows. InvalidArgumentError for weights that are not finite. */
 export async function learnCodebook(
-  tensors: TensorSource,
+  tensors: Tensors,
   { names, stored, importance }: SharedCodebook,
   config: QuantizationConfig,
 ): Promise<Int8Array> {
@@ -63,7 +65,7 @@ export async function learnCodebook(
 }
 
 /** Rows of a matrix with about `weights` weights, at least one row. */
-async function sampleRows(tensors: TensorSource, name: string, weights: number) {
+async function sampleRows(tensors: Tensors, name: string, weights: number) {
   const [rows, k] = tensors.info(name).shape as [number, number];
   const n = Math.max(1, Math.min(rows, Math.round(weights / k)));
   const values = new Float32Array(n * k);

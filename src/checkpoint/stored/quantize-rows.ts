@@ -56,7 +56,7 @@ export interface RowsOptions {
 
 /** Reads and quantizes tensor `name` [n, k], or a range of its rows, in parts. */
 export function quantizeRows(
-  tensors: TensorSource,
+  tensors: Pick<TensorSource, "info" | "readRows">,
   name: string,
   { config, range, importance, levels, quantize = quantizeTensor, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
