@@ -114,7 +114,7 @@ function sharedEmbedding({ m, n, bits, groupSize, layout }) {
     what: what.replace("m 1,", `${m} rows,`),
     bytes: m * HIDDEN * (bits / 8 + 4),
     ...{ macs: 0, type: "f32" },
-    args: () => ({ weights: args().weights, indices: ids(m, n), y: floats(m * HIDDEN) }),
+    args: () => ({ weights: args().weights, indices: ids(m, n), y: floats(m * HIDDEN), first: 0, rows: n }),
   };
 }
 

@@ -54,8 +54,14 @@ export async function programOf(shape, scheme, context) {
   if (scheme === AQLM) return aqlmProgramOf(shape, context);
   const { bits, groupSize } = schemeNamed(scheme);
   const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
-  if (existsSync(path)) return path;
-  const model = await loadCheckpoint(await checkpointOf(shape));
+  if (!existsSync(path)) await writeProgram(await checkpointOf(shape), shape, scheme, path);
+  return path;
+}
+
+/** Writes a checkpoint of a shape as a program. @param {string} checkpoint @param {string} shape @param {keyof typeof schemes} scheme @param {string} path */
+export async function writeProgram(checkpoint, shape, scheme, path) {
+  const { bits, groupSize } = schemeNamed(scheme);
+  const model = await loadCheckpoint(checkpoint);
   const rows = shapeNamed(shape).tied ? sharedEmbedding : embedding;
   quantize(model, [
     int8DynamicActivationIntxWeight({ bits, groupSize, scaleDType: "f16" }),
@@ -65,7 +71,6 @@ export async function programOf(shape, scheme, context) {
   await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH });
   await model.close();
   console.error(`${path}: quantized and written in ${((performance.now() - start) / 1000).toFixed(1)} s`);
-  return path;
 }
 
 /** @param {string} shape @param {number} [context] */

@@ -37,6 +37,7 @@ export type { KvCacheType } from "./kernels/sequence-table.ts";
 export { type Benchmark, type BenchmarkOptions, benchmark } from "./language/benchmark.ts";
 export type { ChatEvent, ChatOptions, ChatResult, ChatStream } from "./language/chat-options.ts";
 export type { Conversation } from "./language/conversation.ts";
+export { benchmarkDrafts, type DraftBenchmark, type DraftBenchmarkOptions } from "./language/draft-benchmark.ts";
 export type { EmbeddingModel, EmbedOptions } from "./language/embedding-model.ts";
 export { evaluatePerplexity, type Perplexity } from "./language/evaluate.ts";
 export type { LanguageModel } from "./language/language-model.ts";

@@ -12,7 +12,7 @@ function wanted(): boolean {
   return level === "info" || torchLevel === "INFO";
 }
 
-/** Warns users of something that does not fail, as the process or the page shows warnings. */
+/** Warns the user, by a process warning in Node and by the console in a page; nothing fails. */
 export function warn(message: string): void {
   // Bundlers for web pages may leave a process without `emitWarning`.
   const { process } = globalThis as { process?: Partial<NodeJS.Process> };

@@ -97,6 +97,21 @@ const schemes: readonly Scheme[] = [
     apply: (model: Model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 40 })]),
   },
   {
+    name: "rows of several numbers of bits",
+    checkpoint: tied,
+    apply: (model: Model) =>
+      quantize(model, [
+        linear(4),
+        sharedEmbedding({
+          bits: 4,
+          ranges: [
+            { rows: 64, bits: 6 },
+            { rows: 32, bits: 5 },
+          ],
+        }),
+      ]),
+  },
+  {
     name: "TorchAO's layout",
     checkpoint: untied,
     apply: (model: Model) => {

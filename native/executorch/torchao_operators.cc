@@ -67,6 +67,7 @@ Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, in
   to.n = n;
   to.k = k;
   to.group_size = group_size;
+  to.rows = n;
   to.indices_bytes = indices.element_size();
   to.weights = static_cast<const uint8_t*>(packed.const_data_ptr());
   to.indices = indices.const_data_ptr();

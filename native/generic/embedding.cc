@@ -21,6 +21,8 @@ struct SharedArgs {
   // Scales and minima of a row, per thread.
   float* scales;
   Indices indices;
+  // Row of the table that is the first of the weights, and all rows of the table.
+  uint32_t first, rows;
   uint32_t per_tile;
 };
 
@@ -33,12 +35,16 @@ void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   for (uint32_t i = tile * args.per_tile; i < last; i++) {
     const int64_t row = args.indices.at(i);
     float* y = args.y + size_t{i} * w.k;
-    if (row < 0 || row >= w.n) {
+    if (row < 0 || row >= args.rows) {
       fill_nan(y, w.k);
       continue;
     }
+    if (row < args.first || row - args.first >= w.n) {
+      std::fill_n(y, w.k, 0.0f);
+      continue;
+    }
     const DecodedRow<float> target{y, scales, scales + w.part_count(), w.group_size};
-    const uint32_t at = static_cast<uint32_t>(row);
+    const uint32_t at = static_cast<uint32_t>(row - args.first);
     Layout::template read<Bits>(w, at / Layout::kRows, at % Layout::kRows, 1, &target);
     scale_row(w, target);
   }
@@ -72,6 +78,8 @@ void shared_prepare(Step& step, const Call& call) {
   args.indices = {given.indices, static_cast<uint32_t>(given.count), given.indices_bytes == 8};
   args.y = given.y;
   args.scales = static_cast<float*>(given.scratch);
+  args.first = given.first;
+  args.rows = given.rows;
   split_indices(step, args, args.weights.k, call.threads);
   step.run = kRuns[args.weights.bits - 1];
 }

@@ -114,11 +114,51 @@ void gather_prepare(Step& step, const Call& call) {
   step.run = gather_run;
 }
 
+struct JoinArgs {
+  const float* left;
+  const float* right;
+  float* y;
+  size_t rows, first, second, per_tile;
+};
+
+// A tile is a range of values of y, since there may be one long row.
+void join_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const JoinArgs& args = step.as<JoinArgs>();
+  const size_t columns = args.first + args.second;
+  const size_t last = std::min(args.rows * columns, (tile + 1) * args.per_tile);
+  for (size_t at = tile * args.per_tile, count; at < last; at += count) {
+    const size_t row = at / columns, column = at % columns;
+    const bool is_left = column < args.first;
+    const float* from =
+        is_left ? args.left + row * args.first + column : args.right + row * args.second + (column - args.first);
+    count = std::min(last - at, (is_left ? args.first : columns) - column);
+    memcpy(args.y + at, from, sizeof(float) * count);
+  }
+}
+
+void join_prepare(Step& step, const Call& call) {
+  const auto given = arguments_of<JoinColumnsArguments>(call);
+  JoinArgs& args = step.init<JoinArgs>();
+  args.left = given.left;
+  args.right = given.right;
+  args.y = given.y;
+  args.rows = given.rows;
+  args.first = given.first;
+  args.second = given.second;
+  const size_t values = args.rows * (args.first + args.second);
+  args.per_tile = items_per_tile<FloatsBaseline>(values, 4 * kTileValues, call.threads);
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((values + args.per_tile - 1) / args.per_tile);
+  step.run = join_run;
+}
+
 constexpr KernelRow kRows[] = {
     {"rope_angles_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "rope_angles", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
      rope_angles_prepare},
     {"gather_columns_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "gather_columns", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
      gather_prepare},
+    {"join_columns_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "join_columns", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
+     join_prepare},
     {"select_any_1x1x1_" LOWBIT_FLOATS_TARGET, "select", nullptr, 0, kBaselineNeeds, 1, 1, nullptr, select_prepare},
 };
 

@@ -4,214 +4,15 @@
 // [keys][queries]: each query is a lane of its softmax, and neither keys nor weights need transposing.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
-#include "attention_tiles_amx.h"
+#include "attention_pairs_amx.h"
 #include "floats_avx512.h"
 
 namespace lowbit {
 namespace {
 
-// Score of a hidden key.
-constexpr float kNone = -INFINITY;
-constexpr float kLog2e = 1.44269504f;
-
-// 2^x for x <= 0, relative error 2e-7: 2^n * (1 + f q(f)), |f| <= 1/2. No less than the smallest normal number.
-inline __m512 exp2_of(__m512 x) {
-  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);
-  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const __m512 f = _mm512_sub_ps(x, n);
-  __m512 q = _mm512_set1_ps(1.33813499e-3f);
-  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(9.66641679e-3f));
-  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(5.5503808e-2f));
-  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(2.40223482e-1f));
-  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(6.93147182e-1f));
-  return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
-}
-
 // bf16 parts per factor.
 template <class Element>
 constexpr int kPartsOf = std::is_same_v<Element, float> ? 2 : 1;
-
-// Steps per octave in which scores, as base-2 logarithms of weights, are counted: 128 with one part, the 7 mantissa
-// bits of a bf16.
-template <int Parts>
-constexpr float kSteps = Parts == 1 ? 128 : 1;
-
-// Applies the softcap, if any, to scores of 16 queries with `count` keys from `start` on, which come in units of the
-// cap, and hides keys outside first .. last.
-void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t count, __m512i first, __m512i last) {
-  const __m512 cap = _mm512_set1_ps(cap_of_scores), none = _mm512_set1_ps(kNone);
-  for (uint32_t key = 0; key < count; key++) {
-    __m512 score = _mm512_load_ps(scores + 16 * key);
-    if (cap_of_scores > 0) score = _mm512_mul_ps(cap, tanh_of<FloatsAvx512>(score));
-    const __m512i index = _mm512_set1_epi32(static_cast<int>(start + key));
-    const __mmask16 seen = _mm512_cmplt_epi32_mask(index, last) & _mm512_cmpge_epi32_mask(index, first);
-    _mm512_store_ps(scores + 16 * key, _mm512_mask_mov_ps(none, seen, score));
-  }
-}
-
-// A pair of query tiles, and the number of 32-key halves of a block up to the last key that one of its queries sees.
-struct Pair {
-  uint32_t index, halves;
-};
-
-// Four accumulators += two tiles of a times two tiles of b. `behind` does other work at kPlaces<Parts> places in
-// between.
-template <int Parts, class Behind>
-inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
-                                                         const uint8_t* b1, Behind&& behind) {
-  if constexpr (Parts == 1) multiply_rounded_tiles(a0, a1, b0, b1, behind);
-  else multiply_tiles(a0, a1, b0, b1, behind);
-}
-template <int Parts>
-constexpr uint32_t kPlacesOf = Parts == 1 ? 2 : 4;
-
-// Stores scores of the pair to [2][64][16].
-template <int Parts, class Behind>
-inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, float* scores,
-                                                     Behind&& behind) {
-  const size_t row_of_tiles = sizes.steps * kPartBytes<Parts>;
-  const uint8_t* queries = w.queries + 2 * pair.index * sizes.queries;
-  for (uint32_t half = 0; half < pair.halves; half++, scores += 2 * kTileFloats) {
-    const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
-    clear_accumulators();
-    for (uint32_t step = 0; step < sizes.steps; step++) {
-      const size_t at = step * kPartBytes<Parts>;
-      multiply_parts<Parts>(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at, behind);
-    }
-    store_accumulators(scores, scores + 4 * kTileFloats, scores + kTileFloats, scores + 5 * kTileFloats);
-  }
-}
-
-// sums of the pair += values . weights.
-template <int Parts, class Behind>
-inline LOWBIT_INLINE void add_pair(const Workspace& w, const Sizes& sizes, Pair pair,
-                                                   const uint8_t* weights, Behind&& behind) {
-  if (pair.halves == 0) return;
-  float* sums = w.sums + 2 * pair.index * sizes.sums / 4;
-  float* next = sums + sizes.sums / 4;
-  constexpr size_t kHalf = kPartBytes<Parts>, kBlock = 2 * kHalf;
-  for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
-    const uint8_t* values = w.values + d * kBlock;
-    float *s0 = sums + d * kTileFloats, *n0 = next + d * kTileFloats, *s1 = s0 + kTileFloats, *n1 = n0 + kTileFloats;
-    load_accumulators(s0, n0, s1, n1);
-    for (uint32_t half = 0; half < pair.halves; half++) {
-      const size_t at = half * kHalf;
-      multiply_parts<Parts>(values + at, values + kBlock + at, weights + at, weights + kBlock + at, behind);
-    }
-    store_accumulators(s0, n0, s1, n1);
-  }
-}
-
-// f - 128 * (2^(f / 128) - 1) rounded, for every second f of 0 .. 127.
-alignas(64) constexpr uint8_t kLessThanSteps[64] = {0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,
-                                                    8,  8,  9,  9,  9,  9,  10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
-                                                    11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9,  9,
-                                                    9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
-
-// bf16 2^(a / 128) in the low halves of lanes and 2^(b / 128) in the high ones, with an error of 0.8 %; a and b are
-// under 2^13. The bits of a bf16 are 128 times its logarithm, apart from the mantissa's deviation (kLessThanSteps) and
-// the exponent bias, which `bias` adds.
-inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b) {
-  const __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
-  const __m512i steps = _mm512_shuffle_epi8(_mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b)), order);
-  const __m512i less =
-      _mm512_maskz_permutexvar_epi8(0x5555555555555555, _mm512_srli_epi16(steps, 1), _mm512_load_si512(kLessThanSteps));
-  return _mm512_subs_epu16(steps, less);
-}
-constexpr float kBf16Bias = 127 * 128;
-
-// Online softmax of a pair of query tiles: turns scores into weights, in pairs of keys.
-template <int Parts>
-class Softmax {
- public:
-  // Updates the largest scores and shrinks sums and totals accordingly. The weights are computed in `places` calls of
-  // `some`.
-  inline LOWBIT_INLINE Softmax(const Workspace& w, const Sizes& sizes, Pair pair, const float* scores,
-                                               uint8_t* weights, uint32_t places)
-      : scores_(scores),
-        weights_(weights),
-        left_(16 * pair.halves),
-        each_(ceil_div(left_, places)) {
-    if (left_ == 0) return;
-    state_ = w.largest + 32 * pair.index;
-    totals_at_ = w.totals + 32 * pair.index;
-    for (int i = 0; i < 2; i++) {
-      const __m512 before = _mm512_load_ps(state_ + 16 * i);
-      const __m512 found = largest_of(scores + 4 * i * kTileFloats, 32 * pair.halves);
-      totals_[i] = _mm512_load_ps(totals_at_ + 16 * i);
-      // Shrinks the sums only of queries whose weights could become too large.
-      const __m512 most = _mm512_add_ps(before, _mm512_set1_ps(kOctaves * kSteps<Parts>));
-      const __mmask16 grows = _mm512_cmp_ps_mask(found, most, _CMP_GT_OQ);
-      largest_[i] = _mm512_mask_mov_ps(before, grows, found);
-      if (!grows) continue;
-      const __m512 shrink =
-          exp2_of(_mm512_mul_ps(_mm512_sub_ps(before, largest_[i]), _mm512_set1_ps(1 / kSteps<Parts>)));
-      float* sums = w.sums + (2 * pair.index + i) * sizes.sums / 4;
-      for (uint32_t d = 0; d < sizes.columns; d++)
-        _mm512_store_ps(sums + 16 * d, _mm512_mul_ps(_mm512_load_ps(sums + 16 * d), shrink));
-      totals_[i] = _mm512_mul_ps(totals_[i], shrink);
-      _mm512_store_ps(state_ + 16 * i, largest_[i]);
-    }
-  }
-
-  inline LOWBIT_INLINE void some() {
-    for (uint32_t i = 0; i < each_ && left_ > 0; i++) two_keys();
-  }
-
-  inline LOWBIT_INLINE void end() {
-    if (!state_) return;
-    while (left_ > 0) two_keys();
-    for (int i = 0; i < 2; i++) _mm512_store_ps(totals_at_ + 16 * i, totals_[i]);
-  }
-
- private:
-  // Octaves by which weights may exceed 1.
-  static constexpr float kOctaves = 8;
-
-  static inline LOWBIT_INLINE __m512 largest_of(const float* scores, uint32_t count) {
-    __m512 top[4];
-    for (auto& t : top) t = _mm512_set1_ps(kNoneYet);
-    for (uint32_t key = 0; key < count; key += 4)
-      for (int i = 0; i < 4; i++) top[i] = _mm512_max_ps(_mm512_load_ps(scores + 16 * (key + i)), top[i]);
-    return _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
-  }
-
-  inline LOWBIT_INLINE void two_keys() {
-    for (int i = 0; i < 2; i++) {
-      const float* scores = scores_ + 4 * i * kTileFloats;
-      const __m512 a = _mm512_load_ps(scores), b = _mm512_load_ps(scores + 16);
-      weigh(a, b, i).store(weights_ + 2 * i * kPartBytes<Parts>);
-    }
-    scores_ += 32;
-    weights_ += 64;
-    left_--;
-    // The second 32 keys begin after all parts of the first.
-    if (left_ % 16 == 0) weights_ += kPartBytes<Parts> - kTileBytes;
-  }
-
-  inline LOWBIT_INLINE PartVector<Parts> weigh(__m512 a, __m512 b, int i) {
-    if constexpr (Parts == 1) {
-      const __m512 zero = _mm512_sub_ps(largest_[i], _mm512_set1_ps(kBf16Bias));
-      const __m512i weights = bf16_exp2_pairs(_mm512_sub_ps(a, zero), _mm512_sub_ps(b, zero));
-      const __m512i ones = _mm512_set1_epi32(0x3f803f80);
-      totals_[i] = _mm512_dpbf16_ps(totals_[i], reinterpret_cast<__m512bh>(weights), reinterpret_cast<__m512bh>(ones));
-      return {{weights}};
-    } else {
-      a = exp2_of(_mm512_sub_ps(a, largest_[i]));
-      b = exp2_of(_mm512_sub_ps(b, largest_[i]));
-      totals_[i] = _mm512_add_ps(totals_[i], _mm512_add_ps(a, b));
-      return pair_parts<Parts>(a, b);
-    }
-  }
-
-  const float* scores_;
-  uint8_t* weights_;
-  // Pairs of keys left, and per call of `some`.
-  uint32_t left_, each_;
-  float* state_ = nullptr;
-  float* totals_at_ = nullptr;
-  __m512 largest_[2], totals_[2];
-};
 
 // Queries of one KV head, ordered by token, then by query head.
 template <class Element>
@@ -233,13 +34,15 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     const TileScope tiles;
     this->each_shared_block(expanded_, [&](const CacheBlock<Element>& block, QueryRange range) {
       if (!are_finite) return;
-      are_finite =
-          convert_keys<kParts>(block, sizes_.steps, w_.keys) && convert_values<kParts>(block, sizes_.steps, w_.values);
-      range_ = range;
-      if (are_finite) attend_block(block);
+      if (count_ == sizes_.blocks) attend_blocks();
+      are_finite = convert_keys<kParts>(block, sizes_.steps, w_.keys + count_ * sizes_.keys) &&
+                   convert_values<kParts>(block, sizes_.steps, w_.values + count_ * sizes_.values);
+      blocks_[count_++] = {block.start, block.last, range};
     });
-    if (are_finite) end_queries();
-    return are_finite;
+    if (!are_finite) return false;
+    attend_blocks();
+    end_queries();
+    return true;
   }
 
  private:
@@ -273,62 +76,96 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     return are_finite;
   }
 
+  // A block as tiles, and the queries that may see it.
+  struct Block {
+    uint32_t start, last;
+    QueryRange range;
+  };
+
   // Queries are ordered by token: the first of a pair sees the earliest key, the last one the latest.
-  uint32_t halves(const CacheBlock<Element>& block, uint32_t pair) const {
-    const QueryRange own = {std::max(range_.first, kPair * pair), std::min(range_.last, kPair * (pair + 1))};
-    if (own.first >= own.last) return 0;
+  Pair pair_of(uint32_t index, uint32_t at) const {
+    if (at >= count_ || index >= sizes_.query_tiles / 2) return {index, at, 0};
+    const Block& block = blocks_[at];
+    const QueryRange own = {std::max(block.range.first, kPair * index), std::min(block.range.last, kPair * (index + 1))};
+    if (own.first >= own.last) return {index, at, 0};
     const uint32_t from = static_cast<uint32_t>(w_.first[own.first]), to = static_cast<uint32_t>(w_.last[own.last - 1]);
     const bool sees = to > block.start && from < block.start + block.last;
-    return sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0;
-  }
-
-  // First pair from `index` on that sees a key of the block; halves is 0 if there is none.
-  Pair seeing(const CacheBlock<Element>& block, uint32_t index) const {
-    for (; index < sizes_.query_tiles / 2; index++)
-      if (const uint32_t own = halves(block, index)) return {index, own};
-    return {index, 0};
+    return {index, at, sees ? ceil_div(std::min(to - block.start, block.last), 32) : 0};
   }
 
   // Mask of the queries, out of 16 from `query` on, that are in the range.
-  __mmask16 lanes_in_range(uint32_t query) const {
+  static __mmask16 lanes_in_range(QueryRange range, uint32_t query) {
     const auto before = [&](uint32_t end) { return (1u << std::min(std::max(end, query) - query, 16u)) - 1; };
-    return static_cast<__mmask16>(before(range_.last) & ~before(range_.first));
+    return static_cast<__mmask16>(before(range.last) & ~before(range.first));
   }
 
-  void hide(uint32_t start, Pair pair, float* scores) const {
+  void hide(Pair pair) const {
+    if (pair.halves == 0) return;
+    const Block& block = blocks_[pair.block];
     const float cap = this->args_.rule.softcap * kUnit;
     for (uint32_t i = 0; i < 2; i++) {
       const uint32_t tile = 2 * pair.index + i, count = 32 * pair.halves;
       const __m512i first = _mm512_load_si512(w_.first + 16 * tile);
-      const __m512i last = _mm512_maskz_load_epi32(lanes_in_range(16 * tile), w_.last + 16 * tile);
-      const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
-      const __m512i end = _mm512_set1_epi32(static_cast<int>(start + count));
+      const __m512i last =
+          _mm512_maskz_load_epi32(lanes_in_range(block.range, 16 * tile), w_.last + 16 * tile);
+      const __m512i begin = _mm512_set1_epi32(static_cast<int>(block.start));
+      const __m512i end = _mm512_set1_epi32(static_cast<int>(block.start + count));
       const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
-      if (some_unseen || cap > 0) hide_scores(scores + 4 * i * kTileFloats, cap, start, count, first, last);
+      if (some_unseen || cap > 0) hide_scores(w_.scores + 4 * i * kTileFloats, cap, block.start, count, first, last);
     }
   }
 
-  // Software pipeline over three pairs: vectors make one pair's weights while tiles compute the next pair's scores and
-  // multiply the previous one's weights with values. Stores of vectors reach the cache long before tiles load them, and
-  // the other way around.
-  void attend_block(const CacheBlock<Element>& block) const {
-    const size_t scores_floats = 2 * 4 * kTileFloats, weights_bytes = 4 * kPartBytes<kParts>;
-    Pair adding = {0, 0}, softening = {0, 0}, scoring = seeing(block, 0);
-    for (uint32_t turn = 0; adding.halves + softening.halves + scoring.halves > 0; turn ^= 1) {
-      float* scores = w_.scores + (turn ^ 1) * scores_floats;
-      uint8_t* weights = w_.weights + turn * weights_bytes;
-      if (softening.halves > 0) hide(block.start, softening, scores);
-      const uint32_t places = kPlacesOf<kParts> * sizes_.steps * std::max(1u, scoring.halves + adding.halves);
-      Softmax<kParts> softmax(w_, sizes_, softening, scores, weights, places);
-      const auto behind = [&]() LOWBIT_INLINE { softmax.some(); };
-      tile_fence();
-      score_pair<kParts>(w_, sizes_, scoring, w_.scores + turn * scores_floats, behind);
-      add_pair<kParts>(w_, sizes_, adding, w_.weights + (turn ^ 1) * weights_bytes, behind);
-      tile_fence();
+  // Two pairs at a time pass all blocks, in turn, so that their sums stay in the first-level cache.
+  void attend_blocks() {
+    for (uint32_t index = 0; index < sizes_.query_tiles / 2; index += 2) {
+      uint32_t first = 0, last = count_;
+      const auto sees = [&](uint32_t at) { return pair_of(index, at).halves + pair_of(index + 1, at).halves > 0; };
+      while (first < last && !sees(first)) first++;
+      while (first < last && !sees(last - 1)) last--;
+      if (first < last) attend_pairs(index, first, last);
+    }
+    count_ = 0;
+  }
+
+  // Software pipeline of both pairs in turn. Tiles multiply a pair's weights with values, while vectors add the
+  // products of the turn before to its sums and find the largest scores of the turn after; then they score the pair
+  // after that, while vectors make weights. New products and scores replace what vectors have read. Stores of vectors
+  // reach the cache long before tiles load them, and the other way around. Sums shrink when the pair's former products
+  // are added and its next ones are not begun.
+  void attend_pairs(uint32_t index, uint32_t first, uint32_t last) const {
+    const ExponentConstants constants;
+    const Pair none = {index, first, 0};
+    Pair adding = none, multiplying = none, softening = none, scoring = pair_of(index, first);
+    for (uint32_t turn = 0; turn < 2 * (last - first) + 3; turn++) {
+      hide(softening);
+      Softmax<kParts> softmax(w_, sizes_, softening, w_.weights, constants);
+      Additions additions(w_, sizes_, adding);
+      const auto add_and_compare = [&]() LOWBIT_INLINE {
+        tile_fence();
+        if (additions.any()) additions.some();
+        if (softmax.any_unknown()) softmax.compare();
+        else tile_gap();
+        tile_fence();
+      };
+      multiply_pair<kParts>(
+          w_, sizes_, multiplying, w_.weights, add_and_compare,
+          [&](uint32_t step) LOWBIT_INLINE { additions.until(w_.products + (step + 1) * 4 * kTileFloats); });
+      additions.until(w_.products + sizes_.products / 4);
+      softmax.begin_weights();
+      const auto weigh = [&]() LOWBIT_INLINE {
+        tile_fence();
+        if (softmax.any_left()) softmax.weigh();
+        else tile_gap();
+        tile_fence();
+      };
+      score_pair<kParts>(w_, sizes_, scoring, weigh, [&](uint32_t half) LOWBIT_INLINE { softmax.until(half + 1); });
       softmax.end();
-      adding = softening;
+      tile_fence();
+      adding = multiplying;
+      multiplying = softening;
       softening = scoring;
-      scoring = seeing(block, scoring.index + 1);
+      const uint32_t next = turn + 1;
+      scoring = next < 2 * (last - first) ? pair_of(index + next % 2, first + next / 2) : none;
     }
   }
 
@@ -338,7 +175,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     for (uint32_t tile = 0; 16 * tile < this->queries(); tile++) {
       const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(w_.totals + 16 * tile));
       for (uint32_t d = 0; d < dim; d += 16) {
-        const float* sums = w_.sums + tile * sizes_.sums / 4 + 16 * d;
+        const float* sums = w_.sums + tile / 2 * sizes_.sums / 2 + (d / 32 * 4 + tile % 2 * 2) * kTileFloats + d % 32 * 16;
         __m512i rows[16];
         for (int i = 0; i < 16; i++)
           rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
@@ -353,8 +190,9 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   Sizes sizes_;
   Workspace w_;
   float* expanded_;
-  // Queries that see the block.
-  QueryRange range_;
+  // Blocks as tiles.
+  uint32_t count_ = 0;
+  Block blocks_[kBlocksMost];
 };
 
 // Tokens from which tiles serve a contiguous f32 cache. f32 pages, which ask for exactness, stay on vectors.

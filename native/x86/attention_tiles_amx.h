@@ -14,6 +14,10 @@ namespace {
 // Queries per product: two tiles.
 constexpr uint32_t kPair = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
+// Bytes of keys and values that are tiles at a time: a quarter of the second-level cache.
+constexpr size_t kBlocksBytes = 524288;
+// Most blocks of it: those of heads of up to 32 columns.
+constexpr uint32_t kBlocksMost = kBlocksBytes / (8 * kTileBytes);
 
 // Bytes of a tile with its parts, which follow each other.
 template <int Parts>
@@ -21,13 +25,15 @@ constexpr size_t kPartBytes = Parts * static_cast<size_t>(kTileBytes);
 
 // Scratch of a thread. A tile is 16 rows of 64 bytes; a row of a head takes `steps` tiles of 32 columns.
 struct Workspace {
-  uint8_t* keys;     // [keys / 16][steps][parts]
-  uint8_t* values;   // transposed: [columns / 16][keys / 32][parts]
-  float* scores;     // of two pairs of query tiles: [2][2][64 keys][16 queries]
-  uint8_t* weights;  // of two pairs: [2][2][keys / 32][parts], pairs of keys
+  // Of several blocks.
+  uint8_t* keys;    // [keys / 16][steps][parts]
+  uint8_t* values;  // transposed: [columns / 16][keys / 32][parts]
+  float* scores;     // of a pair of query tiles: [2][64 keys][16 queries]
+  uint8_t* weights;  // of a pair: [2][keys / 32][parts], pairs of keys
+  float* products;   // of a pair's weights and values, as its sums
   // Per 16 queries.
   uint8_t* queries;  // [steps][parts], pairs of columns
-  float* sums;       // [columns][16 queries]
+  float* sums;       // of pairs: [steps][2][32 columns][16 queries]
   float* largest;
   float* totals;
   int32_t* first;
@@ -35,8 +41,10 @@ struct Workspace {
 };
 
 struct Sizes {
+  // Most blocks of keys and values that are tiles at a time.
+  uint32_t blocks;
   uint32_t steps, columns, query_tiles;
-  size_t keys, values, scores, weights, queries, sums;
+  size_t keys, values, scores, weights, products, queries, sums;
 
   Sizes(uint32_t dim, uint32_t rows, uint32_t parts) {
     steps = ceil_div(dim, 32);
@@ -44,11 +52,15 @@ struct Sizes {
     query_tiles = 2 * ceil_div(rows, kPair);
     queries = static_cast<size_t>(parts) * steps * kTileBytes;
     keys = values = 4 * queries;
-    scores = 2 * 2 * 4 * kTileBytes;
-    weights = 2 * 2 * 2 * parts * kTileBytes;
+    blocks = static_cast<uint32_t>(std::max<size_t>(1, kBlocksBytes / (keys + values)));
+    scores = 2 * 4 * kTileBytes;
+    weights = 2 * 2 * parts * kTileBytes;
     sums = 2 * static_cast<size_t>(steps) * kTileBytes;
+    products = 2 * sums;
   }
-  size_t bytes() const { return 64 + keys + values + scores + weights + query_tiles * (queries + sums + 4 * 64); }
+  size_t bytes() const {
+    return 64 + blocks * (keys + values) + scores + weights + products + query_tiles * (queries + sums + 4 * 64);
+  }
 };
 
 Workspace workspace_at(uint8_t* at, const Sizes& sizes) {
@@ -59,10 +71,11 @@ Workspace workspace_at(uint8_t* at, const Sizes& sizes) {
     return start;
   };
   Workspace w;
-  w.keys = take(sizes.keys);
-  w.values = take(sizes.values);
+  w.keys = take(sizes.blocks * sizes.keys);
+  w.values = take(sizes.blocks * sizes.values);
   w.scores = reinterpret_cast<float*>(take(sizes.scores));
   w.weights = take(sizes.weights);
+  w.products = reinterpret_cast<float*>(take(sizes.products));
   w.queries = take(sizes.query_tiles * sizes.queries);
   w.sums = reinterpret_cast<float*>(take(sizes.query_tiles * sizes.sums));
   w.largest = reinterpret_cast<float*>(take(sizes.query_tiles * 64));

@@ -10,8 +10,9 @@ struct DotAvxVnni : NoShortSums {
   static constexpr int kGemmRows = 6;
   template <bool Wide>
   static __m256i dot(__m256i sum, __m256i u, int32_t four) {
-    return _mm256_dpbusd_avx_epi32(sum, u, _mm256_set1_epi32(four));
+    return dot_wide(sum, u, _mm256_set1_epi32(four));
   }
+  static __m256i dot_wide(__m256i sum, __m256i u, __m256i x) { return _mm256_dpbusd_avx_epi32(sum, u, x); }
 };
 
 using AvxVnni = IsaAvx2<DotAvxVnni>;

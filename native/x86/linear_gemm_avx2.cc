@@ -48,9 +48,9 @@ struct GemmCodeAvx2 {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2, 8, 16,
+    {"linear_a8_wx_16x16x4_avx2", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2, 16, 16,
      short_gemm_scratch<Granularity::kRow>, short_gemm_prepare<GemmCodeAvx2, Granularity::kRow>},
-    {"linear_a8b32_wx_8x16x4_avx2", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kAvx2, 8, 16,
+    {"linear_a8b32_wx_16x16x4_avx2", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kAvx2, 16, 16,
      short_gemm_scratch<Granularity::kBlock>, short_gemm_prepare<GemmCodeAvx2, Granularity::kBlock>},
 };
 

@@ -77,6 +77,18 @@ inline LOWBIT_INLINE void store_accumulators(void* t0, void* t1, void* t2, void*
   _tile_stored(3, t3, 64);
 }
 
+template <class Behind>
+inline LOWBIT_INLINE void store_accumulators(void* t0, void* t1, void* t2, void* t3, Behind&& behind) {
+  _tile_stored(0, t0, 64);
+  behind();
+  _tile_stored(1, t1, 64);
+  behind();
+  _tile_stored(2, t2, 64);
+  behind();
+  _tile_stored(3, t3, 64);
+  behind();
+}
+
 inline LOWBIT_INLINE void load_left(const uint8_t* a0, const uint8_t* a1) {
   _tile_loadd(4, a0, 64);
   tile_gap();
@@ -104,58 +116,73 @@ inline LOWBIT_INLINE void multiply_bf16() {
 }
 
 // Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. A tile's
-// low part follows its high part. `behind` does other work at four places among the products; the core's vector units
-// would otherwise idle.
+// low part follows its high part. `behind` does other work behind each tile instruction: see tile_gap.
 template <class Behind>
 inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1, Behind&& behind) {
   _tile_loadd(4, a0, 64);
+  behind();
   _tile_loadd(6, b0 + kTileBytes, 64);
+  behind();
   _tile_dpbf16ps(0, 4, 6);
+  behind();
   _tile_loadd(7, b1 + kTileBytes, 64);
+  behind();
   _tile_dpbf16ps(1, 4, 7);
   behind();
-  tile_fence();
   _tile_loadd(5, a1, 64);
+  behind();
   _tile_dpbf16ps(2, 5, 6);
+  behind();
   _tile_loadd(6, b0, 64);
+  behind();
   _tile_dpbf16ps(3, 5, 7);
   behind();
-  tile_fence();
   _tile_dpbf16ps(0, 4, 6);
+  behind();
   _tile_loadd(7, b1, 64);
+  behind();
   _tile_dpbf16ps(1, 4, 7);
+  behind();
   _tile_loadd(4, a0 + kTileBytes, 64);
   behind();
-  tile_fence();
   _tile_dpbf16ps(2, 5, 6);
+  behind();
   _tile_dpbf16ps(3, 5, 7);
+  behind();
   _tile_loadd(5, a1 + kTileBytes, 64);
+  behind();
   _tile_dpbf16ps(0, 4, 6);
+  behind();
   _tile_dpbf16ps(1, 4, 7);
   behind();
-  tile_fence();
   _tile_dpbf16ps(2, 5, 6);
+  behind();
   _tile_dpbf16ps(3, 5, 7);
+  behind();
 }
 
-// multiply_tiles for tiles that are not split, with other work at two places.
+// multiply_tiles for tiles that are not split.
 template <class Behind>
 inline LOWBIT_INLINE void multiply_rounded_tiles(const uint8_t* a0, const uint8_t* a1,
                                                                  const uint8_t* b0, const uint8_t* b1,
                                                                  Behind&& behind) {
   _tile_loadd(4, a0, 64);
+  behind();
   _tile_loadd(6, b0, 64);
+  behind();
   _tile_dpbf16ps(0, 4, 6);
+  behind();
   _tile_loadd(7, b1, 64);
+  behind();
   _tile_dpbf16ps(1, 4, 7);
   behind();
-  tile_fence();
   _tile_loadd(5, a1, 64);
+  behind();
   _tile_dpbf16ps(2, 5, 6);
+  behind();
   _tile_dpbf16ps(3, 5, 7);
   behind();
-  tile_fence();
 }
 
 // multiply_tiles without other work.

@@ -1,15 +1,23 @@
 /**
- * Joins the compiled package for Node: dist/node/ has an entry for each name of package.json's exports, dist/cli/main.js is the
- * command line, and both share chunks. Node reads some 600 modules in three times the time of these few files. Bundlers of
- * pages and `bundleProgram` take the single modules of dist/, which stay. `npm run build` runs it after the compiler.
+ * Joins the compiled package for Node: dist/node/ has an entry for each name of package.json's exports, with shared chunks.
+ * Node reads some 600 modules in three times the time of these few files. dist/cli/command-line.cjs is the command line with
+ * the packages that it needs, a script that dist/cli/main.js runs with compiled code that it keeps. Bundlers of pages and
+ * `bundleProgram` take the single modules of dist/, which stay. `npm run build` runs it after the compiler.
  */
+import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { build as buildLicensed } from "../licences/licensed-build.js";
 import { root } from "../native/sources.js";
 
-const { exports, name: packageName } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const {
+  exports,
+  name: packageName,
+  dependencies,
+  peerDependencies,
+} = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 /** @param {string} path */
 const slashes = (path) => path.split(sep).join("/");
@@ -23,7 +31,7 @@ function sourceOf(module) {
 /** Modules by the names that others import them by. @type {Map<string, string>} */
 const modules = new Map();
 /** Sources by the joined files that package.json names, paths in dist/ without extension. @type {Record<string, string>} */
-const entries = { "cli/main": sourceOf("cli/main") };
+const entries = {};
 for (const [path, targets] of Object.entries(exports)) {
   if (typeof targets === "string") continue;
   const module = targets.default.slice("./dist/".length, -".js".length);
@@ -42,6 +50,24 @@ const ownAddresses = {
       // Not `new URL`, of which bundlers of applications would make a file; bundles in CommonJS have no such URL.
       const own = `import.meta.url?.replace(/[^/]*$/, "../${compiled}")`;
       return { contents: text.replaceAll("import.meta.url", `(${own})`), loader: "ts" };
+    });
+  },
+};
+
+/** Modules of Node that few commands use, and that take milliseconds to load. */
+const late = ["child_process", "readline", "readline/promises", "worker_threads", "zlib"];
+
+/** Loads these when one of their names is first used. @type {import("esbuild").Plugin} */
+const lateModules = {
+  name: "late-modules",
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: new RegExp(`^node:(${late.join("|")})$`) }, ({ path, namespace }) =>
+      namespace === "late" ? { path, external: true } : { path, namespace: "late" },
+    );
+    onLoad({ filter: /./, namespace: "late" }, async ({ path }) => {
+      const names = Object.keys(await import(path)).filter((name) => name !== "default");
+      const getters = names.map((name) => `get ${name}() { return require("${path}").${name}; }`);
+      return { contents: `module.exports = { ${getters.join(", ")} };` };
     });
   },
 };
@@ -66,15 +92,43 @@ function importByPath(dist) {
   }
 }
 
+/** Packages that every command needs; those of the server are loaded when there is one. */
+const joined = ["cli-progress", "commander", "flatbuffers", "fzstd"];
+
+/** @type {import("esbuild").BuildOptions} */
+const common = { bundle: true, platform: "node", target: "node20", logLevel: "warning", absWorkingDir: root };
+
 /** @param {string} dist folder of the compiled modules */
 export async function joinPackage(dist) {
   for (const folder of ["node", "cli"]) rmSync(join(dist, folder), { recursive: true, force: true });
   importByPath(dist);
   await build({
-    ...{ bundle: true, splitting: true, format: "esm", platform: "node", target: "node20", logLevel: "warning" },
-    ...{ entryPoints: entries, outdir: dist, chunkNames: "node/[name]-[hash]", absWorkingDir: root },
-    ...{ packages: "external", sourcemap: true, sourcesContent: false, plugins: [ownAddresses] },
+    ...{ ...common, format: "esm", splitting: true, packages: "external", sourcemap: true, sourcesContent: false },
+    ...{ entryPoints: entries, outdir: dist, chunkNames: "node/[name]-[hash]", plugins: [ownAddresses] },
   });
+  const main = join(dist, "cli", "main.js");
+  await build({ ...common, format: "esm", entryPoints: [sourceOf("cli/main")], outfile: main });
+  await joinCommandLine(join(dist, "cli", "command-line.cjs"));
+}
+
+/** Joins the command line to a script whose value is a function, with a first line by which compiled code is kept. @param {string} file */
+async function joinCommandLine(file) {
+  await buildLicensed({
+    ...{
+      ...common,
+      format: "cjs",
+      entryPoints: [sourceOf("cli/command-line")],
+      outfile: file,
+      plugins: [ownAddresses, lateModules],
+    },
+    ...{ minifyWhitespace: true, minifySyntax: true, define: { "import.meta.url": "address" } },
+    ...{ external: Object.keys({ ...dependencies, ...peerDependencies }).filter((name) => !joined.includes(name)) },
+    banner: { js: '(function (require, address) {"use strict";const module={};' },
+    footer: { js: "return module.exports})" },
+  });
+  const text = readFileSync(file, "utf8");
+  const content = createHash("sha256").update(text).digest("hex").slice(0, 16);
+  writeFileSync(file, `//${content}\n${text}`);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await joinPackage(join(root, "dist"));

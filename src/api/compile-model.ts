@@ -13,7 +13,6 @@ import type { DraftHead, ForwardOptions, WeightLookup } from "../model/decoder.t
 import { isEncoderNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
 import type { DataSource, Program } from "../program/program.ts";
-import { fileBytes } from "../program/write.ts";
 import { operators } from "../registry/operators.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
 import { encoderMetadata, encoderSource } from "./compile-encoder.ts";
@@ -165,9 +164,9 @@ export function checkCompiles(
   if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
 }
 
-/** Bytes of a model's `.pte` file. Weights are not read, and may still wait for calibration. Throws as `compileModel`. */
-export function programBytes(model: Model, given: CompileModelOptions = {}): number {
-  return fileBytes(compiled(model, given, true));
+/** A model's program for its sizes: weights are not read, and may still wait for calibration. Throws as `compileModel`. */
+export function unreadProgram(model: Model, given: CompileModelOptions = {}): Program {
+  return compiled(model, given, true);
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {

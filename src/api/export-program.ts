@@ -3,8 +3,10 @@ import { checkModel, type Model } from "../checkpoint/model.ts";
 import { resumeKey } from "../checkpoint/resume-key.ts";
 import { checkOutput } from "../node-file.ts";
 import { saveProgram } from "../program/save.ts";
-import { compileModel } from "./compile-model.ts";
+import { fileBytes } from "../program/write.ts";
+import { compileModel, unreadProgram } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
+import { withTokenizerTables } from "./tokenizer-tables.ts";
 
 /** Options of `exportProgram`: those of compiling, progress, and whether an interrupted export is resumed. */
 export interface ExportOptions extends CompileModelOptions {
@@ -29,7 +31,7 @@ export interface ExportOptions extends CompileModelOptions {
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
   checkModel(model);
   await checkOutput(path, [model.checkpoint.folder]);
-  const program = compileModel(model, options);
+  const program = withTokenizerTables(compileModel(model, options), model.checkpoint.tokenizerJson);
   const { onProgress, onWait, signal, resume = false } = options;
   await saveProgram(program, path, {
     resumeKey: resume ? await resumeKey(model) : null,
@@ -37,4 +39,9 @@ export async function exportProgram(model: Model, path: string, options: ExportO
     ...(onProgress ? { onProgress } : {}),
     ...(signal ? { signal } : {}),
   });
+}
+
+/** Bytes of a model's `.pte` file. Weights are not read, and may still wait for calibration. Throws as `compileModel`. */
+export function programBytes(model: Model, options: CompileModelOptions = {}): number {
+  return fileBytes(withTokenizerTables(unreadProgram(model, options), model.checkpoint.tokenizerJson));
 }

@@ -107,6 +107,27 @@ describe("a size", () => {
     await model.close();
   });
 
+  it("gives rows of a large table, which is the head, bits of their own", async () => {
+    const large = join(folder, "large");
+    await writeTinyCheckpoint(large, { config: { vocab_size: 4800 } });
+    const model = await opened(large);
+    const fitted = await fitSize(model, text, { ...reading, bytes: 160_000 });
+    const file = join(folder, "large.pte");
+    await exportProgram(model, file);
+    expect(statSync(file).size).toBe(fitted.bytes);
+    expect(fitted.bytes).toBeLessThanOrEqual(160_000);
+    const { ranges } = model.configOf("lm_head.weight")!;
+    expect(ranges!.length).toBeGreaterThan(0);
+    expect(model.configOf("model.embed_tokens.weight")).toBe(model.configOf("lm_head.weight"));
+    const float = await loadCheckpoint(large);
+    const divergence = meanDivergence([await logitsOf(float)], [await logitsOf(model)]);
+    expect(fitted.divergence).toBeGreaterThan(0.9 * divergence);
+    expect(fitted.divergence).toBeLessThan(1.1 * divergence);
+    expect(fitted.divergence).toBeLessThanOrEqual(fitted.uniform?.divergence ?? Infinity);
+    await float.close();
+    await model.close();
+  });
+
   it("that cannot be reached is refused with the least that can, which can", async () => {
     const model = await opened();
     const before = [...model.configs];

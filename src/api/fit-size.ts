@@ -1,7 +1,7 @@
 /** Chooses bits and group size of every matrix of a model so that its program takes at most a number of bytes. */
 import { join } from "node:path";
 import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
-import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
+import { type Choosable, type RowSpan, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
 import type { WalkOptions } from "../checkpoint/calibrate/walk.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
 import { resumeKey } from "../checkpoint/resume-key.ts";
@@ -18,11 +18,12 @@ import { weightName } from "../ops/packed-constant.ts";
 import { spendBytes } from "../quantize/budget.ts";
 import { atBits } from "../quantize/codebooks.ts";
 import { makeConfig, type QuantizationConfig } from "../quantize/config.ts";
-import { type GroupSize, hasIntegerScales } from "../quantize/scheme.ts";
+import { type GroupSize, hasIntegerScales, type RowRange } from "../quantize/scheme.ts";
 import { operators } from "../registry/operators.ts";
 import { elementCount } from "../tensor.ts";
-import { checkCompiles, methodSources, programBytes } from "./compile-model.ts";
+import { checkCompiles, methodSources } from "./compile-model.ts";
 import type { CompileModelOptions } from "./compile-options.ts";
+import { programBytes } from "./export-program.ts";
 
 /** Options of `fitSize`: how large the program may be, how it is compiled, and how much of the text is read. */
 export interface FitSizeOptions extends WalkOptions, Omit<CompileModelOptions, "signal"> {
@@ -156,10 +157,11 @@ class SizeFit {
       );
     const schemes = schemesFor(model, groups.flat(), options.groupSizes ?? GROUP_SIZES);
     this.#choices = schemes.length;
-    this.#items = groups.map((names) => ({
-      names,
-      configs: schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize)),
-    }));
+    this.#items = groups.flatMap((names) => {
+      const configs = schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize));
+      const spans = options.target === undefined ? spansOf(model, names) : [];
+      return spans.length === 0 ? [{ names, configs }] : spans.map((rows) => ({ names, configs, rows }));
+    });
   }
 
   async run(text: string): Promise<FittedSize> {
@@ -215,8 +217,14 @@ class SizeFit {
   }
 
   #configs(chosen: readonly number[]): Configs {
+    const parts = new Map<readonly string[], PartConfig[]>();
+    for (const [i, { names, configs, rows }] of this.#items.entries())
+      parts.set(names, [...(parts.get(names) ?? []), { rows: rows ?? null, config: configs[chosen[i]!]! }]);
     return new Map(
-      this.#items.flatMap(({ names, configs }, i) => names.map((name) => [name, configs[chosen[i]!]!] as const)),
+      [...parts].flatMap(([names, found]) => {
+        const config = joined(found);
+        return names.map((name) => [name, config] as const);
+      }),
     );
   }
 
@@ -231,8 +239,11 @@ class SizeFit {
     const { sources } = methodSources(this.#model, compileOptions(this.#options), true);
     const graph = capture(sources[0]!, operators, this.#options.cpu ?? hostCpu());
     const bytes = constantBytes(graph);
-    const keys = this.#items.map(({ names }) => new Set(names.map(constantKey)));
-    return { total, sizes: keys.map((names) => sum([...names].map((name) => bytes.get(name) ?? 0))) };
+    const sizes = this.#items.map(({ names, rows }) => {
+      const whole = sum([...new Set(names.map(constantKey))].map((name) => bytes.get(name) ?? 0));
+      return rows ? (whole * (rows.end - rows.first)) / this.#model.slotWeight(names[0]!).slot.shape[0]! : whole;
+    });
+    return { total, sizes };
   }
 }
 
@@ -267,6 +278,44 @@ function groupsOf(model: Model): readonly (readonly string[])[] {
   return [...groups.values()];
 }
 
+/** Shares of a vocabulary, from the lowest ids on, whose rows may have bits of their own. */
+const ROW_SHARES = [0.02, 0.1, 0.3];
+/** Rows of a table are divided where there are at least so many; each part is a call of its own. */
+const ROWS_LEAST = 4096;
+
+/** Spans of rows of a table or head that get bits of their own; none for other matrices. */
+function spansOf(model: Model, names: readonly string[]): RowSpan[] {
+  const { slots } = model.network;
+  const head = slots.findLast(({ role }) => role === "linear")?.name;
+  const { name, role, shape } = model.slotWeight(names[0]!).slot;
+  const rows = shape[0]!;
+  if ((role !== "embedding" && name !== head) || model.isEncoder || rows < ROWS_LEAST) return [];
+  const ends = [...ROW_SHARES.map((share) => 32 * Math.round((share * rows) / 32)), rows];
+  return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
+}
+
+/** The configuration of some rows of a matrix; null for all. */
+interface PartConfig {
+  readonly rows: RowSpan | null;
+  readonly config: QuantizationConfig;
+}
+
+/** One configuration for a matrix whose rows have several: spans with the same are one range. */
+function joined(parts: readonly PartConfig[]): QuantizationConfig {
+  const last = parts.at(-1)!.config;
+  const ranges: RowRange[] = [];
+  const isSame = (a: QuantizationConfig, b: QuantizationConfig) => JSON.stringify(a) === JSON.stringify(b);
+  const others = parts.slice(0, parts.findLastIndex(({ config }) => !isSame(config, last)) + 1);
+  for (const [i, { rows, config }] of others.entries()) {
+    const before = i > 0 && isSame(others[i - 1]!.config, config) ? ranges.pop()!.rows : 0;
+    const { bits, groupSize, mappingType } = config;
+    ranges.push({ rows: before + rows!.end - rows!.first, bits, groupSize, mappingType });
+  }
+  if (ranges.length === 0) return last;
+  const { kind, ...scheme } = last;
+  return makeConfig(kind, { ...scheme, ranges });
+}
+
 /**
  * Pairs of bits and group size that all these matrices can have; their own group size with all bits where there is none.
  */
@@ -282,7 +331,11 @@ function schemesFor(model: Model, names: readonly string[], groupSizes: readonly
   return known.length > 0 ? known : BITS.map((bits) => [bits, configs[0]!.groupSize] as const);
 }
 
-function changed({ kind, ...scheme }: QuantizationConfig, bits: number, groupSize: GroupSize): QuantizationConfig {
+function changed(
+  { kind, ranges: _, ...scheme }: QuantizationConfig,
+  bits: number,
+  groupSize: GroupSize,
+): QuantizationConfig {
   return makeConfig(kind, atBits({ ...scheme, groupSize }, bits));
 }
 

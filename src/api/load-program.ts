@@ -5,6 +5,7 @@ import type { LanguageModel } from "../language/language-model.ts";
 import { readTextIfAny } from "../node-file.ts";
 import { loadProgramObject } from "./load-program-object.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
+import { storedTokenizer } from "./tokenizer-tables.ts";
 
 /**
  * Loads a `.pte` file with its weights, tokenizer and chat template. A file without tokenizer and template, such as
@@ -15,7 +16,8 @@ import { engineOptions, type ProgramFileOptions, withProgramFile } from "./progr
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {
-    const texts = await programAssets(program, (name) => readTextIfAny(join(dirname(path), name)));
+    const readBeside = (name: string) => readTextIfAny(join(dirname(path), name));
+    const texts = await programAssets(program, readBeside, await storedTokenizer(program, path));
     return loadProgramObject(program, path, { ...options, ...engineOptions(options), texts });
   });
 }

@@ -157,7 +157,12 @@ function addedTokens({ tokenizerConfig }: Checkpoint, tokenizer: JsonObject, voc
   const { added_tokens, model } = tokenizer;
   const own = (Array.isArray(added_tokens) ? added_tokens.filter(isObject) : []) as unknown as AddedToken[];
   const known = new Set(own.map(({ id }) => id));
-  const ids = () =>
-    new Map(isObject(model) && isObject(model.vocab) ? (Object.entries(model.vocab) as [string, number][]) : []);
-  return withConfigTokens(own, ids, tokenizerConfig?.value ?? {}).filter(({ id }) => known.has(id) || id < vocabulary);
+  const ids = new Map(
+    isObject(model) && isObject(model.vocab) ? (Object.entries(model.vocab) as [string, number][]) : [],
+  );
+  let limit = 0;
+  for (const id of ids.values()) limit = Math.max(limit, id + 1);
+  return withConfigTokens(own, { ids, limit }, tokenizerConfig?.value ?? {}).filter(
+    ({ id }) => known.has(id) || id < vocabulary,
+  );
 }

@@ -5,12 +5,13 @@ import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
 import { isEncoderNetwork } from "../model/encoder.ts";
-import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
+import { type AffineFormat, type AffineWeight, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import { withMinima } from "../ops/minima.ts";
+import { ofRowRanges } from "../ops/row-ranges.ts";
 import { checkWeight, type FloatFormat, type Weight } from "../ops/weight.ts";
 import { codebooks } from "../quantize/codebooks.ts";
 import { activationsOf, type QuantizationConfig } from "../quantize/config.ts";
-import { needsActivations, weightSpec } from "../quantize/scheme.ts";
+import { needsActivations, schemesOfRows, weightSpec } from "../quantize/scheme.ts";
 import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { checkLayers } from "./check-layers.ts";
@@ -59,6 +60,16 @@ export interface WeightUse extends AbortOptions {
   readonly activations?: ActivationKind | undefined;
   /** Whether weights will not be read, so that those that wait for calibration are given, too. */
   readonly unread?: boolean | undefined;
+}
+
+/** Where a quantized weight comes from, and how it is wanted. */
+interface QuantizedSource {
+  /** Name of the weight in the program, which tied slots share. */
+  readonly handle: string;
+  /** Name of the checkpoint's tensor. */
+  readonly stored: string;
+  readonly config: QuantizationConfig;
+  readonly use: WeightUse;
 }
 
 /** A checkpoint as a model: an architecture, and a weight, with its state, for each of the architecture's slots. */
@@ -278,7 +289,7 @@ export class Model {
     if (slot.role === "vector" || state.kind === "calibrated" || ownWeight(this.#ofSource(name))) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = configIn(state);
-    if (!stored || (config && config.bits !== stored.spec.bits) || !holds(stored)) return null;
+    if (!stored || (config && (config.ranges || config.bits !== stored.spec.bits)) || !holds(stored)) return null;
     return stored.order && EXPERT.test(name) ? null : stored;
   }
 
@@ -339,12 +350,23 @@ export class Model {
     return { name, shape, format, load, loadRows: () => inParts(shape as [number, number], rows) };
   }
 
-  #quantizedWeight(
-    source: { handle: string; stored: string; config: QuantizationConfig; use: WeightUse },
-    slot: WeightSlot,
-  ): Weight {
+  #quantizedWeight(source: QuantizedSource, slot: WeightSlot): Weight {
+    const { handle, config, use } = source;
+    const [n] = slot.shape as [number, number];
+    if (!config.ranges) return this.#quantizedRows(source, slot);
+    if (use.layout !== undefined)
+      throw new UnsupportedError(`${slot.name}: ranges: layout ${use.layout} has one number of bits for all rows`);
+    const parts = schemesOfRows(n, config).map(({ first, rows, scheme }) => {
+      const of = { ...source, handle: `${handle}[${first}:${first + rows}]`, config: scheme };
+      return this.#quantizedRows(of, slot, { first, rows }) as AffineWeight;
+    });
+    return ofRowRanges(handle, parts);
+  }
+
+  #quantizedRows(source: QuantizedSource, slot: WeightSlot, range?: { first: number; rows: number }): Weight {
     const { handle, stored, config, use } = source;
-    const [n, k] = slot.shape as [number, number];
+    const k = slot.shape[1]!;
+    const n = range?.rows ?? slot.shape[0]!;
     const spec = weightSpec(n, k, config);
     const affine: AffineFormat = {
       kind: "affine",
@@ -354,8 +376,8 @@ export class Model {
       ...this.#codebookOf(stored, config, spec),
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
-    const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
-    const weight = { name: handle, shape: slot.shape, format };
+    const format = config.kind === "embedding" && !range && fitsEmbeddingFormat(spec) ? rows : affine;
+    const weight = { name: handle, shape: [n, k], format };
     const { state } = this.#of(slot.name);
     if (state.kind === "calibrated") return { ...weight, load: state.load };
     if (needsActivations(config.algorithm) && !isByText(state) && !use.unread)
@@ -366,9 +388,9 @@ export class Model {
     const levels = isLearned(stored, config) ? () => this.levelsOf(stored, config, importance) : undefined;
     const correction = state.kind === "configured" && state.correction;
     const quantize = correction ? correctedBy(correction) : undefined;
-    const loadRows = () =>
-      quantizeRows(this.checkpoint.tensors, stored, { config, importance, levels, quantize, signal: use.signal });
-    return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
+    const options = { config, ...(range && { range }), importance, levels, quantize, signal: use.signal };
+    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, options);
+    return { ...weight, load: () => this.#quantized(handle, n, config, loadRows), loadRows };
   }
 
   /**

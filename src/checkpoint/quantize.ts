@@ -152,6 +152,15 @@ function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationCon
   const { slots } = model.network;
   const matrices = slots.filter(({ role }) => role !== "vector");
   const configs = new Map(matrices.map((slot) => [slot.name, configOf(slot)]));
+  const head = headName(model);
+  for (const { name, role, shape } of matrices) {
+    const rows = configs.get(name)?.ranges?.reduce((sum, range) => sum + range.rows, 0);
+    if (rows === undefined) continue;
+    if (role !== "embedding" && name !== head)
+      throw new InvalidArgumentError(`${name}: ranges are of tables and output layers, whose rows are tokens`);
+    if (rows >= shape[0]!)
+      throw new InvalidArgumentError(`${name}: ranges: expected fewer than its ${shape[0]} rows but found ${rows}`);
+  }
   const isShared = [...configs.values()].some((config) => config?.kind === "sharedEmbedding");
   if (isShared && !slots.some(({ tiedTo }) => tiedTo !== null))
     throw new InvalidArgumentError(

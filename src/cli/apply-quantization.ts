@@ -18,6 +18,7 @@ import {
   encodingModes,
   needsActivations,
   parseEmbedding,
+  parseRowBits,
   searched,
   weightsInRecipe,
 } from "../tools/index.ts";
@@ -28,7 +29,10 @@ import { applySize, type SizeHooks } from "./size-option.ts";
 import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 
-type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType">;
+type Fields = Pick<NonNullable<Parameters<typeof embedding>[0]>, "algorithm" | "mappingType" | "scaleDType" | "ranges">;
+
+/** The options for a model: `--row-bits` as ranges of its rows. */
+type OptionsOfModel = QuantizationOptions & Pick<Fields, "ranges">;
 
 /** Mode for `--size` without `--qmode`; its bits are replaced by those that are chosen. */
 const SIZED_QMODE = "8da4w";
@@ -65,11 +69,10 @@ export async function applyQuantization(
   const isEncoded = encoding?.isStored(model) ?? false;
   const recipe = await readRecipe(options);
   if (recipe) quantizeByRecipe(model, recipe);
-  else
-    quantize(model, configsOf(optionsFor(model, options)), {
-      quantizeHead: options.quantizeHead,
-      head: headOf(options),
-    });
+  else {
+    const all = optionsFor(model, options);
+    quantize(model, configsOf(all), { quantizeHead: options.quantizeHead, head: headOf(all) });
+  }
   const wantsCalibration = checkCalibration(model, options, isEncoded);
   const wanted = isEncoded ? null : encoding;
   // Checked before writing a text, encoding and calibrating, which take long.
@@ -138,8 +141,11 @@ function asksForText(model: Model, { smoothquant }: QuantizationOptions): string
   return algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : null;
 }
 
-function headOf(options: QuantizationOptions): QuantizationConfig | null {
-  const { head, groupSize } = options;
+function headOf(options: OptionsOfModel): QuantizationConfig | null {
+  const { qmode, quantizeHead, sharedEmbedding: shared, ranges, groupSize } = options;
+  // With ranges of its own rows, the head is configured apart from the other linear layers.
+  const ofRows = ranges && shared === undefined && quantizeHead && !encodingFor(options) ? qmode : undefined;
+  const { head = ofRows } = options;
   return head === undefined ? null : parseQmode(head, { groupSize, ...headFields(options) });
 }
 
@@ -157,18 +163,20 @@ function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"])
 }
 
 /** Configuration of head and embedding: that of linear layers, but without calibration and with a mapping of their own. */
-function rowFields(options: QuantizationOptions): Fields {
+function rowFields(options: OptionsOfModel): Fields {
   const { algorithm, scaleDType } = fieldsFor(options, options.algorithm);
+  const { ranges } = options;
   const isTorchao = algorithm === "affine" || algorithm === "hqq_scale_only";
   return {
     algorithm: isTorchao ? "affine" : undefined,
     mappingType: options.reader === "gguf" && !isTorchao ? "symmetric" : undefined,
     scaleDType,
+    ranges,
   };
 }
 
 /** Configuration of the head, which can be calibrated: GPTQ, or an importance matrix where there is a text. */
-function headFields(options: QuantizationOptions): Fields {
+function headFields(options: OptionsOfModel): Fields {
   const fields = rowFields(options);
   if (fields.algorithm !== undefined) return fields;
   return { ...fields, algorithm: options.algorithm === "gptq" ? "gptq" : byText(options) };
@@ -183,8 +191,11 @@ function byText({ calibrate: path, smoothquant }: QuantizationOptions): "imatrix
  * Defaults of `--qmode` for an encoder, which keep its embeddings most: zero points (except with symmetric algorithms), and
  * 8 bits for the embedding rows.
  */
-function optionsFor(model: Model, options: QuantizationOptions): QuantizationOptions {
-  if (options.size !== undefined) return sizedOptions(model, options);
+function optionsFor(model: Model, given: QuantizationOptions): OptionsOfModel {
+  if (given.size !== undefined) return sizedOptions(model, given);
+  const { rowBits } = given;
+  const count = model.network.slots.find(({ role }) => role === "embedding")?.shape[0] ?? 0;
+  const options = rowBits === undefined ? given : { ...given, ranges: parseRowBits(rowBits, count) };
   if (!model.isEncoder || options.qmode === undefined || encodingFor(options)) return options;
   const { algorithm, mappingType, embedding: rows, sharedEmbedding: shared } = options;
   return {
@@ -211,7 +222,7 @@ function mayHaveIntegerScales(options: QuantizationOptions, qmode: string): bool
 }
 
 /** The configurations of the options. */
-function configsOf(options: QuantizationOptions): QuantizationConfig[] {
+function configsOf(options: OptionsOfModel): QuantizationConfig[] {
   const { qmode, groupSize, mappingType } = options;
   const isEncoded = encodingFor(options) !== null;
   const linear =
@@ -250,5 +261,9 @@ function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     (options.layout !== undefined || options.scaleDtype !== undefined)
   )
     throw new UsageError("--layout and --scale-dtype need --qmode, --head, --embedding or --shared-embedding");
+  if (options.ranges && options.head === undefined && configs.length === 0)
+    throw new UsageError(
+      "--row-bits is of quantized tables and heads: expected --qmode, --head, --embedding or --shared-embedding",
+    );
   return configs;
 }

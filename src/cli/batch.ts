@@ -61,7 +61,7 @@ function queueOf(options: BatchOptions): string | undefined {
   return options.queue ?? process.env[QUEUE_VARIABLE];
 }
 
-/** An answerer with models of this process. */
+/** Answers requests with models that this process loads. */
 async function answererHere(models: readonly ModelSource[], options: BatchOptions, terminal: Terminal) {
   const { localAnswerer } = await import("../server/index.ts");
   const running = options.running ?? options.sequences;

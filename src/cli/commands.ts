@@ -2,47 +2,33 @@
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../index.ts";
 import { version } from "../tools/index.ts";
-import { addBatch } from "./batch.ts";
-import { addBench } from "./bench.ts";
-import { addBundle } from "./bundle.ts";
-import { addList, addRm, addShow } from "./cached-models.ts";
-import { addChat } from "./chat.ts";
-import { addCompare } from "./compare.ts";
-import { addDoctor } from "./doctor.ts";
-import { addEmbed } from "./embed.ts";
-import { addEval } from "./eval.ts";
-import { addInspect } from "./inspect.ts";
-import { addKernels } from "./kernels.ts";
-import { addLaunch, ClientEnded } from "./launch.ts";
-import { addLogits } from "./logits.ts";
-import { addPull } from "./pull.ts";
-import { addQuantize } from "./quantize.ts";
-import { addRun } from "./run.ts";
-import { addServe } from "./serve.ts";
-import { Interrupted, type Terminal } from "./terminal.ts";
+import { ClientEnded, Interrupted, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
-const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
-  addPull,
-  addQuantize,
-  addRun,
-  addChat,
-  addServe,
-  addLaunch,
-  addBatch,
-  addList,
-  addShow,
-  addRm,
-  addEmbed,
-  addLogits,
-  addInspect,
-  addBundle,
-  addKernels,
-  addBench,
-  addEval,
-  addCompare,
-  addDoctor,
-];
+type Add = (program: Command, terminal: Terminal) => void;
+
+/** Modules of the commands, each loaded when it is asked for. */
+const commands: Readonly<Record<string, () => Promise<Add>>> = {
+  pull: async () => (await import("./pull.ts")).addPull,
+  quantize: async () => (await import("./quantize.ts")).addQuantize,
+  run: async () => (await import("./run.ts")).addRun,
+  chat: async () => (await import("./chat.ts")).addChat,
+  serve: async () => (await import("./serve.ts")).addServe,
+  launch: async () => (await import("./launch.ts")).addLaunch,
+  batch: async () => (await import("./batch.ts")).addBatch,
+  list: async () => (await import("./cached-models.ts")).addList,
+  show: async () => (await import("./cached-models.ts")).addShow,
+  rm: async () => (await import("./cached-models.ts")).addRm,
+  embed: async () => (await import("./embed.ts")).addEmbed,
+  logits: async () => (await import("./logits.ts")).addLogits,
+  inspect: async () => (await import("./inspect.ts")).addInspect,
+  bundle: async () => (await import("./bundle.ts")).addBundle,
+  kernels: async () => (await import("./kernels.ts")).addKernels,
+  bench: async () => (await import("./bench.ts")).addBench,
+  eval: async () => (await import("./eval.ts")).addEval,
+  compare: async () => (await import("./compare.ts")).addCompare,
+  doctor: async () => (await import("./doctor.ts")).addDoctor,
+};
 
 const FAILURE = 1;
 const USAGE = 2;
@@ -52,8 +38,11 @@ const BUG = 70;
 /** Runs a command line, without the words `node` and `lowbit`. Resolves to the exit code; never rejects. */
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
   try {
+    checkCommand(argv);
+    const [first = ""] = argv;
+    const named = first === "--version" ? [] : first in commands ? [first] : Object.keys(commands);
     const program = createProgram(terminal);
-    checkCommand(argv, program);
+    for (const name of named) (await commands[name]!())(program, terminal);
     await program.parseAsync(argv, { from: "user" });
     await terminal.written();
     return 0;
@@ -83,13 +72,12 @@ Examples:
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info tells which kernels run.`,
     );
-  for (const add of commands) add(program, terminal);
   return program;
 }
 
 /** UsageError where the first word, or the one after `help`, is no command; commander would only show its help. */
-function checkCommand(argv: readonly string[], program: Command): void {
-  const names = ["help", ...program.commands.map((command) => command.name())];
+function checkCommand(argv: readonly string[]): void {
+  const names = ["help", ...Object.keys(commands)];
   const words = argv.filter((word) => !word.startsWith("-"));
   const named = words[0] === "help" ? words.slice(1, 2) : words.slice(0, 1);
   for (const name of named)

@@ -10,7 +10,7 @@ import { type Launch, type LaunchClient, type LaunchTarget, launchClients } from
 import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
 import { addPrefixOptions, type PrefixOptions } from "./prefix-options.ts";
 import { loadingWith, parseModel, servedModels } from "./served-models.ts";
-import type { Terminal } from "./terminal.ts";
+import { ClientEnded, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
 interface LaunchOptions extends ModelOptions, PrefixOptions {
@@ -78,15 +78,6 @@ async function launch(
     if (code !== 0) throw new ClientEnded(code);
   } finally {
     await server?.close();
-  }
-}
-
-/** The client ended with an exit code other than 0, which becomes the command's. */
-export class ClientEnded extends Error {
-  readonly exitCode: number;
-  constructor(exitCode: number) {
-    super(`the client ended with ${exitCode}`);
-    this.exitCode = exitCode;
   }
 }
 

@@ -1,33 +1,17 @@
 #!/usr/bin/env node
-/** The `lowbit` program: signals, and the exit code. */
-import { runCli } from "./commands.ts";
-import { SIGINT_EXIT_CODE, SIGTERM_EXIT_CODE, Terminal } from "./terminal.ts";
+/** The `lowbit` program: runs the command line, which scripts/package/join.js makes one script of. */
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { programCache } from "../tools/index.ts";
+import type * as commandLine from "./command-line.ts";
+import { CompiledScript } from "./compiled-script.ts";
 
-/**
- * Seconds after SIGTERM before work that the abort does not reach, such as a system call, is killed. They are counted one
- * by one, so that a busy machine that seldom runs this process does not kill it before the abort was handled.
- */
-const GRACE_SECONDS = 10;
-
-/** Ends the process by the signal itself: process.exit would wait for other threads. */
-function end(signal: NodeJS.Signals): void {
-  process.removeAllListeners(signal);
-  process.kill(process.pid, signal);
-}
-
-function endLater(signal: NodeJS.Signals): void {
-  let left = GRACE_SECONDS;
-  setInterval(() => {
-    if (--left === 0) end(signal);
-  }, 1000).unref();
-}
-
-const terminal = new Terminal(process);
-for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
-  process.on(signal, () => {
-    if (!terminal.interrupt(exitCode)) end(signal);
-    else if (signal === "SIGTERM" && !terminal.endsItself) endLater(signal);
-  });
-
+const [first = ""] = process.argv.slice(2);
+const command = /^[a-z]+$/.test(first) ? first : "lowbit";
+const path = fileURLToPath(new URL("command-line.cjs", import.meta.url));
+const script = new CompiledScript(path, join(programCache(), "code"), command);
+const { runProcess } = script.run() as typeof commandLine;
 // Not process.exit, which would lose output that a pipe has not taken yet.
-process.exitCode = await runCli(process.argv.slice(2), terminal);
+process.exitCode = await runProcess();
+// A name that is no command is none here either.
+if (process.exitCode !== 2) script.keep();

@@ -26,6 +26,8 @@ export interface QuantizationOptions {
   readonly sharedEmbedding?: string | true;
   readonly quantizeHead: boolean;
   readonly head?: string;
+  /** Bits of the first rows of table and head: "6:20%". */
+  readonly rowBits?: string;
   readonly calibrate?: string;
   readonly calibrationTokens?: number;
   /** Seed of the calibration text that the model writes. */
@@ -60,6 +62,7 @@ const inRecipe = [
   "sharedEmbedding",
   "quantizeHead",
   "head",
+  "rowBits",
 ];
 
 export function addQuantizationOptions(command: Command): Command {
@@ -141,6 +144,12 @@ function addSchemeOptions(command: Command): Command {
         "--head <mode>",
         "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...",
       ).conflicts("quantizeHead"),
+    )
+    .addOption(
+      new Option(
+        "--row-bits <bits:rows,...>",
+        "of table and head: bits of the first rows, those of the most frequent tokens, by number or share: 6:20%",
+      ).conflicts("size"),
     )
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(

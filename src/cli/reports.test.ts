@@ -162,6 +162,21 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     expect((await lowbit(["bench", path(), ...sizes])).stdout).toMatch(/decode, 2 tokens +[\d.]+ tok\/s/);
   });
 
+  test("bench continues a text with drafts and without", async () => {
+    const text = join(root, "repeated.txt");
+    writeFileSync(text, "one two one two one two ");
+    const sizes = ["--prompt-tokens", "8", "--decode-tokens", "16", "--runs", "2"];
+    const { drafts } = await json("bench", program, ...sizes, "--text", text);
+    expect(drafts).toMatchObject({ decodeTokens: 16, draftedRuns: { length: 2 }, plainRuns: { length: 2 } });
+    const off = await json("bench", program, ...sizes, "--text", text, "--draft", "off");
+    expect(off.drafts).toMatchObject({ draftedTokens: 0, acceptedTokens: 0 });
+    const { stdout } = await lowbit(["bench", program, ...sizes, "--text", text]);
+    expect(stdout).toMatch(/the same with drafts +[\d.]+ tok\/s/);
+    expect(stdout).toMatch(/drafts +\d+ of \d+ tokens accepted/);
+    const alone = await lowbit(["bench", program, ...sizes, "--draft", "lookup"]);
+    expect([alone.code, alone.stderr]).toEqual([2, expect.stringContaining("expected --text file.txt")]);
+  });
+
   test("eval scores a checkpoint and a program alike", async () => {
     const text = join(root, "text.txt");
     writeFileSync(text, "The quick brown fox jumps over the lazy dog.");

@@ -1,5 +1,5 @@
 /** `--size` and `--save-recipe`: chooses bits for a size limit, and writes the choice. */
-import type { Model } from "../index.ts";
+import type { Model, QuantizationConfig } from "../index.ts";
 import { type FitSizeOptions, type FittedSize, fitSize, formatRecipe, writeFileWhole } from "../tools/index.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { formatBytes, formatRanges } from "./table.ts";
@@ -48,21 +48,30 @@ export async function applySize(
   await writeFileWhole(saveRecipe, (sink) => sink.write(bytes));
 }
 
+/** Bits of a configuration: "4 bits", "6 bits in the first 9856 rows, then 4". */
+function bitsOf({ bits, ranges = [] }: QuantizationConfig): string {
+  const [first, ...rest] = ranges;
+  if (!first) return `${bits} bits`;
+  const others = rest.map((range) => `${range.bits} in ${range.rows}, `).join("");
+  return `${first.bits} bits in the first ${first.rows} rows, then ${others}${bits}`;
+}
+
 /** The choice in a few lines. */
 export function describeFitted({ bytes, divergence, uniform, configs }: FittedSize): string {
-  const kinds = new Map<string, Map<number, number[]>>();
-  for (const [name, { bits }] of configs) {
+  const kinds = new Map<string, Map<string, number[]>>();
+  for (const [name, config] of configs) {
+    const bits = bitsOf(config);
     const kind = name.replace(/\.weight$/, "").replace(/^.*\.(\d+)\./, "");
     const layer = Number(/\.(\d+)\./.exec(name)?.[1] ?? 0);
-    const byBits = kinds.get(kind) ?? new Map<number, number[]>();
+    const byBits = kinds.get(kind) ?? new Map<string, number[]>();
     byBits.set(bits, [...(byBits.get(bits) ?? []), layer]);
     kinds.set(kind, byBits);
   }
   const lines = [...kinds].map(([kind, byBits]) => {
-    const sorted = [...byBits].sort(([a], [b]) => a - b);
+    const sorted = [...byBits].sort(([a], [b]) => (a < b ? -1 : 1));
     const [only] = sorted;
-    if (sorted.length === 1) return `  ${kind}: ${only![0]} bits`;
-    return `  ${kind}: ${sorted.map(([bits, layers]) => `${bits} bits in layers ${formatRanges([...new Set(layers)])}`).join("; ")}`;
+    if (sorted.length === 1) return `  ${kind}: ${only![0]}`;
+    return `  ${kind}: ${sorted.map(([bits, layers]) => `${bits} in layers ${formatRanges([...new Set(layers)])}`).join("; ")}`;
   });
   const beside = uniform
     ? `; the same for all, ${uniform.bits} bits in groups of ${uniform.groupSize}, ${formatBytes(uniform.bytes)}: ${uniform.divergence.toPrecision(3)}`

@@ -22,6 +22,15 @@ export class Interrupted extends Error {
   }
 }
 
+/** The program that the command ran ended with an exit code other than 0, which becomes the command's. */
+export class ClientEnded extends Error {
+  readonly exitCode: number;
+  constructor(exitCode: number) {
+    super(`the client ended with ${exitCode}`);
+    this.exitCode = exitCode;
+  }
+}
+
 /** Exit codes of shells for programs ended by a signal: 128 + its number. */
 export const SIGINT_EXIT_CODE = 130;
 export const SIGTERM_EXIT_CODE = 143;

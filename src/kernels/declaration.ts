@@ -216,9 +216,11 @@ export function plainFields(fields: Fields): PlainFields {
 /** Values of the native fields of a call, and its sizes. */
 export function plainValues(fields: Fields, args: Values): Values {
   const values: Record<string, unknown> = { ...args };
-  for (const [name, field] of Object.entries(fields))
+  for (const name in fields) {
+    const field = fields[name]!;
     if (field.kind === "record") Object.assign(values, field.values(args[name], name, args));
     else if (field.kind === "array" && field.counts) values[field.counts] = (args[name] as Float32Array).length;
+  }
   return values;
 }
 
@@ -248,7 +250,8 @@ function nativeOrder(fields: PlainFields): {
 
 /** Checks arguments. ShapeError for an array of the wrong length, UnsupportedError for a word that is no choice. */
 export function checkArguments(family: string, fields: PlainFields, values: Values): void {
-  for (const [name, field] of Object.entries(fields)) {
+  for (const name in fields) {
+    const field = fields[name]!;
     if (field.kind === "choice" && !field.choices.includes(values[name] as string))
       throw new UnsupportedError(
         `${family}: expected one of ${field.choices.join(", ")} as ${name} but found ${values[name]}`,
@@ -264,16 +267,18 @@ export function checkArguments(family: string, fields: PlainFields, values: Valu
   }
 }
 
-/** Numbers of a call by name: sizes, numbers, and indices of choices. */
-export function numbersOf(fields: PlainFields, values: Values): Record<string, number> {
+/** Numbers of a call by name: sizes, of the names that `sizeNames` gives, numbers, and indices of choices. */
+export function numbersOf(fields: PlainFields, sizes: readonly string[], values: Values): Record<string, number> {
   const numbers: Record<string, number> = {};
-  for (const name of sizeNames(fields)) numbers[name] = values[name] as number;
-  for (const [name, field] of Object.entries(fields))
+  for (const name of sizes) numbers[name] = values[name] as number;
+  for (const name in fields) {
+    const field = fields[name]!;
     if (field.kind === "choice") numbers[name] = field.choices.indexOf(values[name] as string);
     else if (field.kind === "number") numbers[name] = Number(values[name]);
     else if (field.kind === "numbers")
       for (const [i, value] of (values[name] as readonly number[]).entries()) numbers[`${name}${i}`] = value;
     else if (field.isOptional) numbers[presence(name)] = values[name] === null ? 0 : 1;
+  }
   return numbers;
 }
 
@@ -295,10 +300,11 @@ export function nativeArguments<F extends Fields>(
 ): (args: ArgumentsOf<F>) => NativeArguments {
   const plain = plainFields(fields);
   const order = nativeOrder(plain);
+  const sizes = sizeNames(plain);
   return (args) => {
     const values = plainValues(fields, args);
     checkArguments(family, plain, values);
-    const numbers = numbersOf(plain, values);
+    const numbers = numbersOf(plain, sizes, values);
     return {
       scalars: order.scalars.map((name) => numbers[name]!),
       buffers: order.buffers.map((name) => (values[name] as ArrayBufferView | null) ?? noFloats),

@@ -79,7 +79,8 @@ export async function benchmark(model: LanguageModel, options: BenchmarkOptions 
   };
 }
 
-function median(values: readonly number[]): number {
+/** The middle value, or the mean of the two in the middle. */
+export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;

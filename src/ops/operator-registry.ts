@@ -8,7 +8,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import type { Operator } from "./operator.ts";
-import { parseAnySchema, qualifiedName, type Schema } from "./schema.ts";
+import { nameOf, parseAnySchema, type Schema } from "./schema.ts";
 
 /** An operator whose result is a number, which later calls take as an argument. */
 export interface NumberOperator {
@@ -22,8 +22,15 @@ export interface NumberOperator {
 
 /** Makes a number operator of its schema and its rule. */
 export function numberOperator(schema: string, evaluate: NumberOperator["evaluate"]): NumberOperator {
-  const parsed = parseAnySchema(schema);
-  return { schema: parsed, name: qualifiedName(parsed), evaluate };
+  let parsed: Schema | undefined;
+  return {
+    get schema() {
+      parsed ??= parseAnySchema(schema);
+      return parsed;
+    },
+    name: nameOf(schema),
+    evaluate,
+  };
 }
 
 /**
@@ -50,8 +57,15 @@ export function routine(
   run: Routine["run"],
   inPlace: Routine["inPlace"] = [],
 ): Routine {
-  const parsed = parseAnySchema(schema);
-  return { schema: parsed, name: qualifiedName(parsed), outs, run, inPlace };
+  let parsed: Schema | undefined;
+  return {
+    get schema() {
+      parsed ??= parseAnySchema(schema);
+      return parsed;
+    },
+    name: nameOf(schema),
+    ...{ outs, run, inPlace },
+  };
 }
 
 /** Operators that models of this package never call, but other exporters' programs do. */

@@ -10,7 +10,7 @@ import type { SequenceUse } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, checkSpec, type TensorSpec } from "./call-arguments.ts";
 import { checkOverlaps } from "./call-memory.ts";
-import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
+import { nameOf, parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** An argument whose values are indices, 0 .. limit - 1. */
 interface IndexRule {
@@ -233,10 +233,9 @@ function isEmpty({ shape }: TensorSpec): boolean {
 }
 
 /** Whether all tensors that a call writes are empty. */
-function writesNothing(args: Arguments<Tensor>): boolean {
-  const { schema } = args;
-  const isWritten = (name: string) => schema.args.some((arg) => arg.name === name && arg.mutable);
-  return [...args.allTensors()].every(([name, tensor]) => !isWritten(name) || isEmpty(tensor));
+function writesNothing(args: Arguments<Tensor>, tensors: readonly (readonly [string, Tensor])[]): boolean {
+  const written = args.schema.args.filter(({ mutable }) => mutable);
+  return tensors.every(([name, tensor]) => isEmpty(tensor) || !written.some((arg) => arg.name === name));
 }
 
 /** The kernel of calls with empty results: others would loop over those sizes that are not 0, however large. */
@@ -255,8 +254,9 @@ const nothing: readonly Kernel<unknown>[] = [nothingToDo];
 
 /** Kernels for a call. With an empty tensor no tile fits and nothing can be fast, so only the last kernel serves. */
 function candidatesFor<A>(kernels: readonly Kernel<A>[], args: Arguments<Tensor>): readonly Kernel<A>[] {
-  if (writesNothing(args)) return nothing;
-  return [...args.allTensors()].some(([, tensor]) => isEmpty(tensor)) ? kernels.slice(-1) : kernels;
+  const tensors = [...args.allTensors()];
+  if (writesNothing(args, tensors)) return nothing;
+  return tensors.some(([, tensor]) => isEmpty(tensor)) ? kernels.slice(-1) : kernels;
 }
 
 function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
@@ -277,10 +277,14 @@ function checkWork(name: string, { target }: Kernel<never>, multiplications: num
 /** Makes an operator of its definition. Bundlers leave out operators that nothing calls. */
 /* @__NO_SIDE_EFFECTS__ */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
-  const schema = parseSchema(definition.schema);
-  const name = qualifiedName(schema);
+  let schema: Schema | undefined;
+  const name = nameOf(definition.schema);
   return {
-    schema,
+    // Of some 250 operators a program calls ten.
+    get schema() {
+      schema ??= parseSchema(definition.schema);
+      return schema;
+    },
     name,
     kernels: definition.kernels,
     bits: definition.bits ?? null,
@@ -313,7 +317,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
         args: prepared,
         indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
         multiplications,
-        shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
+        shapes: [args.firstTensor(), args.tensor(args.schema.args.at(-1)!.name)].map(({ shape }) => shape),
         bytes: () => definition.bytes?.(args) ?? touchedBytes(args),
       };
     },

@@ -1,10 +1,10 @@
 /** Operators on rows of equal parts, such as heads, and on their gates and decays. */
 import type { SelectArgs } from "../kernels/families/copy/fields.ts";
-import { scaleRows, select, sigmoid, softplus } from "../kernels/families/index.ts";
+import { joinColumns, scaleRows, select, sigmoid, softplus } from "../kernels/families/index.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { result } from "./elementwise.ts";
-import { rowsOf } from "./linear.ts";
+import { rowCount, rowsOf } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
 /** out = 1 / (1 + exp(-x)). */
@@ -111,9 +111,33 @@ const partColumnsOperator = defineOperator<SelectArgs>({
   },
 });
 
+/** out [..., first + second] = left [..., first] and right [..., second] side by side. */
+const joinColumnsOperator = defineOperator({
+  schema: "lowbit::join_columns.out(Tensor left, Tensor right, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: joinColumns,
+  rowwise: ["left", "right"],
+  shape(args) {
+    const [left, right] = [args.tensor("left", "f32").shape, args.tensor("right", "f32").shape];
+    if (left.length === 0 || left.slice(0, -1).join() !== right.slice(0, -1).join() || left.length !== right.length)
+      args.fail("right", `expected the shape of left [${left}] but for the last dimension, but found [${right}]`);
+    return { dtype: "f32", shape: left.with(-1, left.at(-1)! + right.at(-1)!) };
+  },
+  prepare(args) {
+    const [left, right] = [args.tensor("left"), args.tensor("right")];
+    return {
+      ...{ rows: rowCount(left.shape), first: left.shape.at(-1)!, second: right.shape.at(-1)! },
+      columns: left.shape.at(-1)! + right.shape.at(-1)!,
+      left: left.data as Float32Array,
+      right: right.data as Float32Array,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
 export const partOperators: readonly Operator[] = [
   sigmoidOperator,
   softplusOperator,
   scalePartsOperator,
   partColumnsOperator,
+  joinColumnsOperator,
 ];

@@ -80,6 +80,11 @@ export function qualifiedName({ name, overload }: { name: string; overload: stri
   return overload ? `${name}.${overload}` : name;
 }
 
+/** Full name of the operator that a schema's text is of. */
+export function nameOf(text: string): string {
+  return text.slice(0, text.indexOf("(")).trim();
+}
+
 /** Index of an argument; -1 when there is none of this name. */
 export function argumentIndex({ args }: Schema, name: string): number {
   return args.findIndex((arg) => arg.name === name);

@@ -208,7 +208,8 @@ function decodeAllocation(tensor: FlatTable): Allocation | null {
 }
 
 function kindOf<Kind extends string>(tags: Readonly<Record<Kind, number>>, tag: number): Kind | undefined {
-  return (Object.keys(tags) as Kind[]).find((kind) => tags[kind] === tag);
+  for (const kind in tags) if (tags[kind] === tag) return kind;
+  return undefined;
 }
 
 function tables(table: FlatTable, field: schema.Field): FlatTable[] {

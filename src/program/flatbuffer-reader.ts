@@ -29,26 +29,41 @@ class CheckedBytes {
     this.#budget = Math.min(bytes.length * COST_PER_BYTE, COST_MAX);
   }
 
-  fail(path: string, problem: string, options?: ErrorOptions): never {
-    throw new InvalidFileError(this.file, `${path}: ${problem}`, options);
+  fail(place: Place, problem: string, options?: ErrorOptions): never {
+    throw new InvalidFileError(this.file, `${pathOf(place) || "root"}: ${problem}`, options);
   }
 
-  check(path: string, offset: number, length: number): void {
+  check(place: Place, offset: number, length: number): void {
     if (offset < 0 || offset + length > this.bytes.length)
-      this.fail(path, `points at bytes ${offset} to ${offset + length} of a program of ${this.bytes.length}`);
+      this.fail(place, `points at bytes ${offset} to ${offset + length} of a program of ${this.bytes.length}`);
   }
 
-  spend(path: string, cost: number): void {
+  spend(place: Place, cost: number): void {
     this.#budget -= cost;
-    if (this.#budget < 0) this.fail(path, "the program has too many parts, or they overlap");
+    if (this.#budget < 0) this.fail(place, "the program has too many parts, or they overlap");
   }
 
   /** Follows the unsigned offset stored at `position`. */
-  follow(path: string, position: number): number {
+  follow(place: Place, position: number): number {
     const offset = this.view.getUint32(position, true);
-    if (offset === 0) this.fail(path, "expected an offset but found 0");
+    if (offset === 0) this.fail(place, "expected an offset but found 0");
     return position + offset;
   }
+}
+
+/** Where a value is: a field of a table, or an element of it. Its path is made for messages only. */
+interface Place {
+  /** Null for the root. */
+  readonly parent: Place | null;
+  readonly field: Field | null;
+  /** Index of the element; -1 for the field itself. */
+  readonly index: number;
+}
+
+function pathOf({ parent, field, index }: Place): string {
+  if (!parent || !field) return "";
+  const before = pathOf(parent);
+  return `${before === "" ? "" : `${before}.`}${field.name}${index < 0 ? "" : `[${index}]`}`;
 }
 
 /**
@@ -56,32 +71,38 @@ class CheckedBytes {
  * They throw InvalidFileError, naming the file and the field path, for bytes that are not valid.
  */
 export class FlatTable {
-  /** Field path from the root, for messages. */
-  readonly path: string;
+  readonly #place: Place;
   readonly #data: CheckedBytes;
   readonly #start: number;
   readonly #size: number;
   readonly #vtable: number;
   readonly #vtableSize: number;
 
-  constructor(data: CheckedBytes, path: string, start: number) {
-    this.path = path;
+  /** The table at the offset that is stored at `position`. */
+  constructor(data: CheckedBytes, place: Place, position: number) {
+    const start = data.follow(place, position);
+    this.#place = place;
     this.#data = data;
     this.#start = start;
-    data.spend(path, TABLE_COST);
-    data.check(path, start, 4);
+    data.spend(place, TABLE_COST);
+    data.check(place, start, 4);
     this.#vtable = start - data.view.getInt32(start, true);
-    data.check(path, this.#vtable, 4);
+    data.check(place, this.#vtable, 4);
     this.#vtableSize = data.view.getUint16(this.#vtable, true);
     this.#size = data.view.getUint16(this.#vtable + 2, true);
     if (this.#vtableSize < 4 || this.#vtableSize % 2 !== 0 || this.#size < 4)
-      data.fail(path, `its vtable claims ${this.#vtableSize} bytes for a table of ${this.#size}`);
-    data.check(path, this.#vtable, this.#vtableSize);
-    data.check(path, start, this.#size);
+      data.fail(place, `its vtable claims ${this.#vtableSize} bytes for a table of ${this.#size}`);
+    data.check(place, this.#vtable, this.#vtableSize);
+    data.check(place, start, this.#size);
+  }
+
+  /** Field path from the root, for messages. */
+  get path(): string {
+    return pathOf(this.#place);
   }
 
   fail(field: Field, problem: string): never {
-    return this.#data.fail(this.#pathOf(field), problem);
+    return this.#data.fail(this.#placeOf(field), problem);
   }
 
   bool(field: Field): boolean {
@@ -125,22 +146,17 @@ export class FlatTable {
     try {
       return utf8.decode(this.#data.bytes.subarray(vector.start, vector.start + vector.count));
     } catch (cause) {
-      return this.#data.fail(this.#pathOf(field), "expected UTF-8", { cause });
+      return this.#data.fail(this.#placeOf(field), "expected UTF-8", { cause });
     }
   }
 
   table(field: Field): FlatTable | null {
     const at = this.#locate(field, 4);
-    if (at === null) return null;
-    const path = this.#pathOf(field);
-    return new FlatTable(this.#data, path, this.#data.follow(path, at));
+    return at === null ? null : new FlatTable(this.#data, this.#placeOf(field), at);
   }
 
   tables(field: Field): FlatTable[] | null {
-    return this.#elements(field, 4, (at, index) => {
-      const path = `${this.#pathOf(field)}[${index}]`;
-      return new FlatTable(this.#data, path, this.#data.follow(path, at));
-    });
+    return this.#elements(field, 4, (at, index) => new FlatTable(this.#data, this.#placeOf(field, index), at));
   }
 
   uint8s(field: Field): number[] | null {
@@ -160,8 +176,8 @@ export class FlatTable {
     return this.#elements(field, 8, (at) => this.#data.view.getFloat64(at, true));
   }
 
-  #pathOf(field: Field): string {
-    return this.path === "" ? field.name : `${this.path}.${field.name}`;
+  #placeOf(field: Field, index = -1): Place {
+    return { parent: this.#place, field, index };
   }
 
   #safe(field: Field, value: bigint): number {
@@ -184,25 +200,28 @@ export class FlatTable {
   #vector(field: Field, width: number): { start: number; count: number } | null {
     const at = this.#locate(field, 4);
     if (at === null) return null;
-    const path = this.#pathOf(field);
-    const vector = this.#data.follow(path, at);
-    this.#data.check(path, vector, 4);
+    const place = this.#placeOf(field);
+    const vector = this.#data.follow(place, at);
+    this.#data.check(place, vector, 4);
     const count = this.#data.view.getUint32(vector, true);
-    this.#data.check(path, vector + 4, count * width);
-    this.#data.spend(path, count);
+    this.#data.check(place, vector + 4, count * width);
+    this.#data.spend(place, count);
     return { start: vector + 4, count };
   }
 
   #elements<T>(field: Field, width: number, element: (position: number, index: number) => T): T[] | null {
     const vector = this.#vector(field, width);
     if (!vector) return null;
-    return Array.from({ length: vector.count }, (_, index) => element(vector.start + index * width, index));
+    const elements: T[] = [];
+    for (let index = 0; index < vector.count; index++) elements.push(element(vector.start + index * width, index));
+    return elements;
   }
 }
 
 /** The root table of a FlatBuffer; `file` names it in errors. */
 export function rootTable(file: string, bytes: Uint8Array): FlatTable {
   const data = new CheckedBytes(file, bytes);
-  data.check("root", 0, 4);
-  return new FlatTable(data, "", data.follow("root", 0));
+  const root = { parent: null, field: null, index: -1 };
+  data.check(root, 0, 4);
+  return new FlatTable(data, root, 0);
 }

@@ -15,7 +15,7 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
 export const PAIRED_BITS: readonly number[] = [2, 3, 4, 6];
 
 /** Fields of a scheme that depend on each other. */
-interface BitsOfScheme {
+export interface BitsOfScheme {
   readonly bits: number;
   readonly groupSize: number | "axis";
   readonly mappingType: string;

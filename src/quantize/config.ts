@@ -55,7 +55,7 @@ export function checkConfig(name: string, config: Partial<QuantizationConfig> | 
 /** A frozen configuration of any kind; InvalidArgumentError for a field that is unknown or out of range. */
 export function makeConfig(kind: ConfigKind, options: ConfigOptions): QuantizationConfig {
   checkOptions(options);
-  const fields = Object.keys(defaults[kind]);
+  const fields = [...Object.keys(defaults[kind]), "ranges"];
   for (const field of Object.keys(options))
     if (!fields.includes(field))
       throw new InvalidArgumentError(`${kind}: unknown field "${field}"; known are ${fields.join(", ")}`);

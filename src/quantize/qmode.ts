@@ -8,7 +8,15 @@ import {
   intxWeightOnly,
   type QuantizationConfig,
 } from "./config.ts";
-import { type GroupSize, hasCodebook, hasIntegerScales, type MappingType, mappingTypes } from "./scheme.ts";
+import {
+  type GroupSize,
+  hasCodebook,
+  hasIntegerScales,
+  type MappingType,
+  mappingTypes,
+  RANGE_STEP,
+  type RowRange,
+} from "./scheme.ts";
 
 /** The modes of `parseQmode`, for help texts. */
 export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w", "wo{1..8}w", "4w", "8w", "int8"];
@@ -121,6 +129,27 @@ export function parseEmbedding(spec: string, options: Omit<ConfigOptions, "bits"
     ...(mapping !== undefined && { mappingType: mapping as MappingType }),
   };
   return isTorchao ? fields : searched(fields);
+}
+
+/**
+ * Parses bits of a table's first rows, `<bits>:<rows or share>` with commas between, such as `8:1024,6:20%`; shares are of all `n`
+ * rows. InvalidArgumentError for another form, and for as many rows as there are.
+ */
+export function parseRowBits(spec: string, n: number): RowRange[] {
+  checkString("spec", spec);
+  let before = 0;
+  return spec.split(",").map((part) => {
+    const [, bits, rows, percent] = /^([1-8]):(\d+(?:\.\d+)?)(%?)$/.exec(part.trim()) ?? [];
+    const count = percent ? (n * Number(rows)) / 100 : Number(rows);
+    const end = RANGE_STEP * Math.round((before + count) / RANGE_STEP);
+    if (bits === undefined || !(end > before && end < n))
+      throw new InvalidArgumentError(
+        `row bits "${spec}": expected <bits 1..8>:<rows or share>, ... of fewer than all ${n} rows, such as 6:20%, got "${part}"`,
+      );
+    const range = { rows: end - before, bits: Number(bits) };
+    before = end;
+    return range;
+  });
 }
 
 function isMapping(name: string): name is MappingType {

@@ -2,7 +2,7 @@
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { FactoredScale, ScaleDType, WeightSpec } from "../quantized.ts";
-import { codebooks, PAIRED_BITS } from "./codebooks.ts";
+import { atBits, codebooks, PAIRED_BITS } from "./codebooks.ts";
 
 /** How a range of floats is mapped to integers, with TorchAO's names and meanings, or to the levels of a codebook. */
 export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
@@ -51,6 +51,18 @@ type ActivationGranularity = (typeof activationGranularities)[number];
 /** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
 export type GroupSize = number | "axis";
 
+/** Rows of a matrix from where the range before ends, whose scheme differs from the rest's. */
+export interface RowRange {
+  /** Number of rows, a multiple of 32. */
+  readonly rows: number;
+  /** Bits of a weight, 1..8. */
+  readonly bits: number;
+  /** Weights of a row that share a scale. Default: as many as in the rest, or 32 where so many bits have no groups of 16. */
+  readonly groupSize?: GroupSize;
+  /** How weights become integers. Default: as in the rest, or symmetric where there is no codebook of so many bits. */
+  readonly mappingType?: MappingType;
+}
+
 export interface Scheme {
   /** Bits of one weight, 1..8. */
   readonly bits: number;
@@ -64,6 +76,11 @@ export interface Scheme {
   readonly scaleDType: StoredScale;
   /** Activations that share a scale; only where they are quantized. */
   readonly activationGranularity?: ActivationGranularity;
+  /**
+   * Bits of the first rows of a table or head, those of the lowest token ids, which are the most frequent; the rows after them
+   * have `bits`. Absent where all rows are alike.
+   */
+  readonly ranges?: readonly RowRange[];
 }
 
 /** Whether integers are places in a codebook of 2^bits levels. */
@@ -90,6 +107,7 @@ export function checkScheme(caller: string, scheme: Scheme): void {
       `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
     );
   checkIntegerScales(caller, scheme);
+  if (scheme.ranges !== undefined) checkRanges(caller, scheme, scheme.ranges);
   if (!hasCodebook(mappingType)) return;
   if (codebooks[bits] === undefined)
     throw new InvalidArgumentError(
@@ -120,6 +138,55 @@ function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algo
   if (mappingType === "asymmetric") refuse("mappings without zero points", shown(mappingType));
   if (algorithm === "affine" || algorithm === "hqq_scale_only")
     refuse('algorithm "mse" and those of texts', shown(algorithm));
+}
+
+/** Rows of a range fill the panels of every packed layout. */
+export const RANGE_STEP = 32;
+/** Most ranges of a matrix, each of which is a call of its own. */
+const RANGES_MAX = 4;
+const RANGE_FIELDS: readonly string[] = ["rows", "bits", "groupSize", "mappingType"] satisfies (keyof RowRange)[];
+
+/** InvalidArgumentError for anything but a short list of ranges of valid schemes. */
+function checkRanges(caller: string, scheme: Scheme, ranges: readonly RowRange[]): void {
+  const refuse = (expected: string, found: unknown) => {
+    throw new InvalidArgumentError(`${caller}: ranges: expected ${expected}, got ${shown(found)}`);
+  };
+  if (!Array.isArray(ranges) || ranges.length === 0 || ranges.length > RANGES_MAX)
+    refuse(`a list of 1 to ${RANGES_MAX} objects with rows and bits`, ranges);
+  for (const range of ranges) {
+    if (typeof range !== "object" || range === null) refuse("an object with rows and bits", range);
+    const unknown = Object.keys(range).find((field) => !RANGE_FIELDS.includes(field));
+    if (unknown !== undefined) refuse(`fields ${RANGE_FIELDS.join(", ")}`, unknown);
+    const { rows } = range;
+    if (!Number.isSafeInteger(rows) || rows < 1 || rows % RANGE_STEP !== 0)
+      refuse(`rows that are a multiple of ${RANGE_STEP}`, rows);
+  }
+  if (scheme.algorithm === "awq" || scheme.algorithm === "awq+gptq")
+    throw new InvalidArgumentError(
+      `${caller}: algorithm "${scheme.algorithm}" has no ranges; choose "imatrix" or "gptq"`,
+    );
+  for (const part of schemesOfRows(0, scheme).slice(0, -1)) checkScheme(`${caller}: ranges`, part.scheme);
+}
+
+/** Neighbouring rows of a matrix, and their scheme. */
+export interface SchemeOfRows<S> {
+  /** Index of the first row. */
+  readonly first: number;
+  /** Number of rows. */
+  readonly rows: number;
+  /** Scheme of these rows, without ranges. */
+  readonly scheme: Omit<S, "ranges">;
+}
+
+/** The schemes of the rows of a matrix of `n` rows, in order; one for a scheme without ranges. */
+export function schemesOfRows<S extends Scheme>(n: number, { ranges = [], ...rest }: S): SchemeOfRows<S>[] {
+  const found: SchemeOfRows<S>[] = [];
+  let first = 0;
+  for (const { rows, bits, ...given } of ranges) {
+    found.push({ first, rows, scheme: { ...atBits(rest, bits), ...given } });
+    first += rows;
+  }
+  return [...found, { first, rows: n - first, scheme: rest }];
 }
 
 function checkName(caller: string, field: string, value: unknown, allowed: readonly string[]): void {

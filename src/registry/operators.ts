@@ -15,7 +15,12 @@ import {
 import { reductionOperators, reductionRoutines } from "../executorch/operators/reduction.ts";
 import { attentionOperator } from "../ops/attention.ts";
 import { selectOperator, softcapOperator } from "../ops/elementwise.ts";
-import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "../ops/embedding.ts";
+import {
+  embeddingFloatOperator,
+  embeddingPackedOperators,
+  embeddingRowsOperator,
+  embeddingSharedOperators,
+} from "../ops/embedding.ts";
 import { expertOperators } from "../ops/experts.ts";
 import { clampedGateOperator, gateHalvesOperator, gateOperator } from "../ops/gate.ts";
 import { int4Operators } from "../ops/int4.ts";
@@ -46,6 +51,7 @@ export const operators = new OperatorRegistry(
     ...int4Operators,
     ...embeddingPackedOperators,
     ...embeddingSharedOperators,
+    embeddingRowsOperator,
     embeddingFloatOperator,
     rmsNormOperator,
     addRmsNormOperator,

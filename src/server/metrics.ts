@@ -3,7 +3,7 @@ import { Counter, Gauge, Histogram, Registry } from "prom-client";
 import type { Admission } from "./admission.ts";
 import type { ModelPool } from "./models.ts";
 
-/** Buckets in seconds: from a token of a small model to a long prompt of a large one. */
+/** Upper bounds of histogram buckets in seconds: from one token of a small model to a long prompt of a large one. */
 const FIRST_TOKEN_BUCKETS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120];
 const TOKEN_BUCKETS = [0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5, 5];
 const REQUEST_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600];

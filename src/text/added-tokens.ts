@@ -174,7 +174,7 @@ export function namedTokens(config: object): Omit<AddedToken, "id">[] {
  */
 export function withConfigTokens(
   added: readonly AddedToken[],
-  vocabulary: () => ReadonlyMap<string, number>,
+  { ids, limit }: Pick<Vocabulary, "ids" | "limit">,
   config: object,
 ): AddedToken[] {
   const { added_tokens_decoder: decoder = {} } = config as { added_tokens_decoder?: unknown };
@@ -185,17 +185,8 @@ export function withConfigTokens(
     return fail(`expected an object but found ${shown(decoder)}`);
   const tokens = [...added];
   const places = new Map(added.map(({ content }, place) => [content, place]));
-  /** Token ids of the vocabulary: a large map, made only when there is a new token. */
-  let ids: ReadonlyMap<string, number> | undefined;
-  let next = added.reduce((least, { id }) => Math.max(least, id + 1), 0);
-  const vocabularyIds = (): ReadonlyMap<string, number> => {
-    if (!ids) {
-      ids = vocabulary();
-      for (const id of ids.values()) next = Math.max(next, id + 1);
-    }
-    return ids;
-  };
-  const idOf = (content: string): number => vocabularyIds().get(content) ?? next++;
+  let next = added.reduce((least, { id }) => Math.max(least, id + 1), limit);
+  const idOf = (content: string): number => ids.get(content) ?? next++;
   const put = (token: Omit<AddedToken, "id">) => {
     const place = places.get(token.content) ?? tokens.length;
     places.set(token.content, place);
@@ -209,6 +200,6 @@ export function withConfigTokens(
     put({ ...(entry as object), content, special, normalized });
   }
   for (const token of namedTokens(config))
-    if (!places.has(token.content) && !vocabularyIds().has(token.content)) put(token);
+    if (!places.has(token.content) && ids.get(token.content) === undefined) put(token);
   return tokens;
 }

@@ -10,6 +10,8 @@ import { Tokenizer } from "./tokenizer.ts";
 export interface ModelAssets {
   /** Contents of tokenizer.json, null when absent. */
   readonly tokenizerJson: string | null;
+  /** tokenizer.json in place of its text, parsed; null or absent where there is the text. */
+  readonly tokenizer?: unknown;
   /** Contents of tokenizer_config.json, null when absent. */
   readonly tokenizerConfig: string | null;
   /** Contents of generation_config.json, null when absent. */
@@ -26,9 +28,10 @@ export function readAssets(
   name: string,
 ): { tokenizer: Tokenizer | null; template: ChatTemplate | null } {
   const { tokenizerJson, tokenizerConfig, chatTemplate } = texts;
-  const tokenizer = tokenizerJson
+  const file = texts.tokenizer ?? (tokenizerJson && parse(tokenizerJson, `${name}, tokenizer.json`));
+  const tokenizer = file
     ? new Tokenizer(
-        parse(tokenizerJson, `${name}, tokenizer.json`),
+        file,
         tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
         `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
       )

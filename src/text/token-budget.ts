@@ -31,7 +31,7 @@ export class TokenBudget {
 
   /** ContextLengthError if a word after `count` tokens surely exceeds it, even if all its tokens had the greatest length. */
   checkWord(word: string, count: number): void {
-    const longest = this.#model.longestToken;
+    const longest = this.#contextLength === Number.POSITIVE_INFINITY ? null : this.#model.longestToken;
     if (longest === null) return;
     const enough = (this.#contextLength - count) * longest;
     if (word.length <= enough) return;

@@ -105,8 +105,8 @@ export class Tokenizer {
   readonly #added: AddedVocabulary;
   readonly #addedIds: ReadonlyMap<string, number>;
   readonly #specialIds: ReadonlySet<number>;
-  /** Tokens by id; undefined where an id is unused. */
-  readonly #tokens: readonly (string | undefined)[];
+  /** Texts of added tokens by id. */
+  readonly #addedTexts: ReadonlyMap<number, string>;
   #limits: TokenizerLimits;
 
   /**
@@ -136,15 +136,16 @@ export class Tokenizer {
     const settings = config !== null && typeof config === "object" ? config : {};
     const { vocabulary } = this.#model;
     const listed = part("added_tokens", (field) => readAddedTokens(field, vocabulary)) ?? [];
-    const added = withConfigTokens(listed, () => vocabulary.ids, settings);
+    const added = withConfigTokens(listed, vocabulary, settings);
     const length = added.reduce((sum, { content }) => sum + content.length, 0);
     this.#added = new AddedVocabulary(added, this.#normalizer, new Work(name, this.#limits, length));
     this.#addedIds = new Map(added.map(({ content, id }) => [content, id]));
     this.#specialIds = specialIds(added, settings);
     const makeWork = (length: number) => new Work(name, this.#limits, length);
     this.addedTokens = new AddedTokenMatcher(added, this.#added.normalizedForms, makeWork);
-    this.#tokens = decodedTokens(this.#model, added, this.#added.normalizedForms);
-    this.vocabSize = this.#tokens.length;
+    const { normalizedForms } = this.#added;
+    this.#addedTexts = new Map(added.map(({ id, content }) => [id, normalizedForms.get(id) ?? content]));
+    this.vocabSize = added.reduce((limit, { id }) => Math.max(limit, id + 1), vocabulary.limit);
     this.bos = this.#named(settings, "bos_token");
     this.eos = this.#named(settings, "eos_token");
   }
@@ -229,7 +230,7 @@ export class Tokenizer {
         throw new InvalidArgumentError(
           `decode: expected token ids from 0 to ${this.vocabSize - 1} but found ${shown(id)} at index ${i}`,
         );
-      const token = this.#tokens[id];
+      const token = this.idToToken(id);
       if (token === undefined || (options.skipSpecialTokens && this.isSpecial(id))) continue;
       tokens.push(token);
       length += token.length;
@@ -251,7 +252,7 @@ export class Tokenizer {
 
   /** A token as the vocabulary spells it, undefined where the id is unused. */
   idToToken(id: number): string | undefined {
-    return this.#tokens[id];
+    return this.#addedTexts.get(id) ?? this.#model.vocabulary.token(id);
   }
 
   /** A text as the tokenizer normalizes it. */
@@ -305,7 +306,7 @@ export class Tokenizer {
     if (!ids.some((id, i) => i >= from && isForged(id))) return;
     for (const id of ids.splice(from)) {
       if (!isForged(id)) ids.push(id);
-      else for (const letter of this.#model.vocabulary.tokens[id] ?? "") this.#model.encode(letter, work, ids);
+      else for (const letter of this.#model.vocabulary.token(id) ?? "") this.#model.encode(letter, work, ids);
     }
   }
 }
@@ -328,17 +329,4 @@ const byteOf = (unit: string) => unit.charCodeAt(0) & 0xff;
 function specialIds(added: readonly AddedToken[], config: object): Set<number> {
   const named = new Set(namedTokens(config).map(({ content }) => content));
   return new Set(added.filter((token) => token.special || named.has(token.content)).map((token) => token.id));
-}
-
-function decodedTokens(
-  model: Model,
-  added: readonly AddedToken[],
-  normalizedForms: ReadonlyMap<number, string>,
-): (string | undefined)[] {
-  const tokens = [...model.vocabulary.tokens];
-  for (const { id, content } of added) {
-    while (tokens.length < id) tokens.push(undefined);
-    tokens[id] = normalizedForms.get(id) ?? content;
-  }
-  return tokens;
 }

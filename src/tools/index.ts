@@ -74,7 +74,7 @@ export { claimPath } from "../path-claim.ts";
 export type { Program } from "../program/program.ts";
 export type { ReadOptions } from "../program/read.ts";
 export type { SaveOptions } from "../program/save.ts";
-export { knownQmodes, parseEmbedding, parseGroupSize, searched } from "../quantize/qmode.ts";
+export { knownQmodes, parseEmbedding, parseGroupSize, parseRowBits, searched } from "../quantize/qmode.ts";
 export { algorithms, mappingTypes, needsActivations, scaleDTypes } from "../quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 export type { MemoryOccupancy } from "../runtime/calls/memory-occupancy.ts";

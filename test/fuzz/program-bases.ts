@@ -28,7 +28,7 @@ const quantizations: readonly (readonly QuantizationConfig[])[] = [
   [int8DynamicActivationIntxWeight({ bits: 4 }), sharedEmbedding({ bits: 3 })],
   [int8DynamicActivationIntxWeight({ bits: 2, scaleDType: "f16" }), embedding({ bits: 4 })],
   [int8DynamicActivationIntxWeight({ bits: 8, mappingType: "asymmetric" }), embedding({ bits: 8 })],
-  [intxWeightOnly({ bits: 4 })],
+  [intxWeightOnly({ bits: 4 }), sharedEmbedding({ bits: 4, ranges: [{ rows: 64, bits: 6 }] })],
 ];
 
 /** AQLM's codes of 8 bits in upstream's form, and of 6 bits in groups of two outputs. */

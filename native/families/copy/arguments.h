@@ -23,6 +23,23 @@ static inline void visit_arguments(GatherColumnsArguments& args, Visitor& each) 
   each(args.rows, args.dim, args.count, args.x, args.columns, args.columns_bytes, args.y, args.scratch);
 }
 
+struct JoinColumnsArguments {
+  // [rows, first]
+  const float* left;
+  // [rows, second]
+  const float* right;
+  // [rows, columns]
+  float* y;
+  size_t rows, first, second, columns;
+  void* scratch;
+  static constexpr uint32_t kScalars = 4, kBuffers = 3;
+};
+
+template <class Visitor>
+static inline void visit_arguments(JoinColumnsArguments& args, Visitor& each) {
+  each(args.rows, args.first, args.second, args.columns, args.left, args.right, args.y, args.scratch);
+}
+
 struct SelectArguments {
   const uint8_t* x;
   // [outer, block_bytes]

@@ -64,14 +64,16 @@ struct SharedEmbeddingArguments {
   uint32_t k;
   uint32_t group_size;
   uint32_t indices_bytes;
+  uint32_t first;
+  uint32_t rows;
   void* scratch;
-  static constexpr uint32_t kScalars = 5, kBuffers = 3;
+  static constexpr uint32_t kScalars = 7, kBuffers = 3;
 };
 
 template <class Visitor>
 static inline void visit_arguments(SharedEmbeddingArguments& args, Visitor& each) {
-  each(args.count, args.weights, args.n, args.k, args.group_size, args.indices, args.indices_bytes, args.y,
-       args.scratch);
+  each(args.count, args.weights, args.n, args.k, args.group_size, args.indices, args.indices_bytes, args.y, args.first,
+       args.rows, args.scratch);
 }
 
 }  // namespace lowbit

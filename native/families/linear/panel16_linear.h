@@ -150,39 +150,51 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
   }
 }
 
-// `rows` rows, at most kSharedRows, by a range of panels, two at a time.
-template <class Isa, int Bits, bool Levels>
+// `rows` rows, at most kSharedRows, by a range of panels: two at a time, or one where vectors are halves of it.
+template <class Isa, int Bits, bool Levels, RunBlocks Blocks>
 inline void shared_panels(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
-  const bool pair = args.weights.parts == 2;
-  in_streams<Isa, 2>(first, last, [&](uint32_t panel, uint32_t stride) {
-    uint32_t next = panel + 1;
-    if (stride == 1) next = panel + 2 < last ? panel + 2 : panel + 2 + args.next_tile_panels - args.panels_per_tile;
-    if constexpr (kMayPair<Bits, Levels>)
-      if (pair) return shared_block<Isa, Bits, Levels, true>(args, panel, stride, last - 1, row, rows, next);
-    shared_block<Isa, Bits, Levels, false>(args, panel, stride, last - 1, row, rows, next);
+  in_streams<Isa, kHalves<Isa> ? 1 : 2>(first, last, [&](uint32_t panel, uint32_t stride) {
+    const uint32_t step = kHalves<Isa> || stride > 1 ? 1 : 2;
+    uint32_t next = panel + step;
+    if ((kHalves<Isa> || stride == 1) && next >= last) next += args.next_tile_panels - args.panels_per_tile;
+    const auto block = [&](auto count) {
+      shared_block<Isa, Bits, Levels, Blocks, count>(args, panel, stride, last - 1, row, rows, next);
+    };
+    constexpr uint32_t kMost = pass_rows<Isa, Bits, Levels>();
+    if constexpr (kHalves<Isa>) {
+      if (rows == 2) return block(std::integral_constant<int, 2>{});
+      if constexpr (kMost == 4) {
+        if (rows == 3) return block(std::integral_constant<int, 3>{});
+        if (rows == 4) return block(std::integral_constant<int, 4>{});
+      }
+    }
+    block(std::integral_constant<int, 0>{});
   });
 }
 
-// All rows of m for a range of panels, as many at a time as read the weights once.
+// Rows of activations that read the weights once.
+template <class Isa>
+constexpr uint32_t kRowsAtOnce = std::max(kRegisterRows<Isa>, Isa::kRows == 4 ? 0 : kSharedRows);
+
+// All rows of m for a range of panels.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
-  even_parts(args.m, Isa::kRows == 16 ? kSharedRows : kStreamedRows, [&](uint32_t row, uint32_t rows) {
-    if constexpr (Isa::kShortSums) {
-      return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
-    } else {
-      constexpr int kMost = Isa::kRows == 16 ? kRegisterRows : int{kStreamedRows};
-      if constexpr (Isa::kRows == 16)
-        if (rows > uint32_t{kMost}) return shared_panels<Isa, Bits, Levels>(args, first, last, row, rows);
-      switch (rows) {
-        case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
-        case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
-        case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
-        case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
-        case 5: return panel_rows<Isa, Bits, Levels, std::min(5, kMost)>(args, first, last, row);
-        case 6: return panel_rows<Isa, Bits, Levels, std::min(6, kMost)>(args, first, last, row);
-        default: return panel_rows<Isa, Bits, Levels, std::min(7, kMost)>(args, first, last, row);
+  constexpr int kMost = kRegisterRows<Isa>;
+  even_parts(args.m, kRowsAtOnce<Isa>, [&](uint32_t row, uint32_t rows) {
+    if constexpr (kRowsAtOnce<Isa> > kMost)
+      if (rows > kMost) {
+        if constexpr (kMayPair<Bits, Levels>)
+          if (args.weights.parts == 2)
+            return shared_panels<Isa, Bits, Levels, RunBlocks::kPair>(args, first, last, row, rows);
+        // Vectors of 64 bytes have time for the tests that this saves.
+        if (kHalves<Isa> && args.rows.block_length == 32)
+          return shared_panels<Isa, Bits, Levels, kHalves<Isa> ? RunBlocks::kRun : RunBlocks::kRuns>(args, first, last,
+                                                                                                     row, rows);
+        return shared_panels<Isa, Bits, Levels, RunBlocks::kRuns>(args, first, last, row, rows);
       }
-    }
+    each_index<kMost>([&](auto i) LOWBIT_INLINE {
+      if (rows == i + 1) panel_rows<Isa, Bits, Levels, i + 1>(args, first, last, row);
+    });
   });
 }
 

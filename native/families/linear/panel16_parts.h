@@ -27,9 +27,6 @@ struct PackedLinear {
 };
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
-// Rows of activations per pass where each panel is unpacked as it is read.
-constexpr uint32_t kStreamedRows = 7;
-
 // Added to weights to make them unsigned, or as the instruction set wants them.
 template <class Isa, int Bits, bool Levels>
 constexpr int32_t weight_offset() {

@@ -8,41 +8,51 @@
 namespace lowbit {
 namespace {
 
-// Products summed over 32 columns of `Parts` parts of panels, or over each 32 / `Sets` of them. `vectors` point at the
-// parts' weights; x(m, i) is quad i of activations of row m in all lanes. Without short sums they are added to the
-// values in `sums`.
-template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class X>
-inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
-                                                      typename Isa::Bytes levels, X&& x,
+// Weights of 32 columns of `Parts` parts of panels, unpacked as they are needed: get<i>(u) gives those of quad i of
+// activations, for i of 0 .. 7 in turn. `vectors` point at the parts' weights.
+template <class Isa, int Bits, bool Levels, int Parts>
+struct PackedWeights {
+  static constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  const uint8_t* vectors[Parts];
+  typename Isa::Bytes levels;
+  typename Isa::Bytes chunk[Parts][kVectors];
+
+  template <int I>
+  inline LOWBIT_INLINE void get(typename Isa::Bytes (&u)[Parts]) {
+    if constexpr (I % kFields == 0)
+      for (int part = 0; part < Parts; part++)
+        for (int v = 0; v < kVectors; v++)
+          chunk[part][v] = Isa::load_bytes(vectors[part] + 64 * (I / kFields * kVectors + v));
+    for (int part = 0; part < Parts; part++) {
+      u[part] = unpack_field<Isa, Bits, I % kFields>(chunk[part]);
+      if constexpr (Levels) u[part] = Isa::lookup(levels, u[part]);
+      else u[part] = Isa::template weight<Bits>(u[part]);
+    }
+  }
+};
+
+// Products summed over 32 columns of `Parts` parts of panels, or over each 32 / `Sets` of them. x(m, i) is quad i of
+// activations of row m in all lanes. Without short sums they are added to the values in `sums`.
+template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class Weights, class X>
+inline LOWBIT_INLINE void column_sums(Weights& weights, X&& x,
                                                       typename Isa::Ints (&sums)[Sets][Parts][Rows]) {
-  using Bytes = typename Isa::Bytes;
-  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kSetSteps = 8 / Sets, kSteps = std::min(short_steps<Isa, Bits, Levels>(), kSetSteps);
   typename Isa::Ints shorts[Parts][Rows];
-  each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
-    Bytes chunk[Parts][kVectors];
-    for (int part = 0; part < Parts; part++)
-      for (int v = 0; v < kVectors; v++) chunk[part][v] = Isa::load_bytes(vectors[part] + 64 * (i * kVectors + v));
-    each_index<kFields>([&](auto f) LOWBIT_INLINE {
-      constexpr int kStep = i * kFields + f, kInSet = kStep % kSetSteps;
-      auto& sum = sums[kStep / kSetSteps];
-      Bytes u[Parts];
+  each_index<8>([&](auto i) LOWBIT_INLINE {
+    constexpr int kInSet = i % kSetSteps;
+    auto& sum = sums[i / kSetSteps];
+    typename Isa::Bytes u[Parts];
+    weights.template get<i>(u);
+    for (int m = 0; m < Rows; m++) {
+      const auto four = x(m, i);
       for (int part = 0; part < Parts; part++) {
-        u[part] = unpack_field<Isa, Bits, f>(chunk[part]);
-        if constexpr (Levels) u[part] = Isa::lookup(levels, u[part]);
-        else u[part] = Isa::template weight<Bits>(u[part]);
+        if constexpr (Isa::kShortSums && kSteps > 0)
+          add_step<Isa, kSteps, kInSet>(u[part], four, shorts[part][m], sum[part][m]);
+        else
+          sum[part][m] =
+              Isa::dot_wide(Isa::kShortSums && kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
       }
-      for (int m = 0; m < Rows; m++) {
-        const Bytes four = x(m, kStep);
-        for (int part = 0; part < Parts; part++) {
-          if constexpr (Isa::kShortSums && kSteps > 0)
-            add_step<Isa, kSteps, kInSet>(u[part], four, shorts[part][m], sum[part][m]);
-          else
-            sum[part][m] =
-                Isa::dot_wide(Isa::kShortSums && kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
-        }
-      }
-    });
+    }
   });
 }
 
@@ -160,7 +170,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
         if constexpr (Rows == 1) {
           Ints run[kSets][1][1];
           for (int set = 0; !Isa::kShortSums && set < kSets; set++) run[set][0][0] = begin(p, part, 0, set);
-          column_sums<Isa, Bits, Levels>({group[p] + at + 4 * Isa::kRows * part}, levels, LoadedQuads<Isa>{quads}, run);
+          PackedWeights<Isa, Bits, Levels, 1> weights{{group[p] + at + 4 * Isa::kRows * part}, levels, {}};
+          column_sums<Isa, Bits, Levels>(weights, LoadedQuads<Isa>{quads}, run);
           each_index<kSets>([&](auto set) LOWBIT_INLINE { add_run(p, part, run[set][0], set); });
         } else if constexpr (p % 2 == 1) {
           Ints run[kSets][2][Rows];
@@ -170,8 +181,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
               run[set][0][m] = begin(kBefore, part, m, set);
               run[set][1][m] = begin(p, part, m, set);
             }
-          column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride},
-                                         run);
+          PackedWeights<Isa, Bits, Levels, 2> weights{{group[p - 1] + at, group[p] + at}, levels, {}};
+          column_sums<Isa, Bits, Levels>(weights, StoredQuads<Isa>{x, x_stride}, run);
           each_index<kSets>([&](auto set) LOWBIT_INLINE {
             add_run(kBefore, part, run[set][0], set);
             add_run(p, part, run[set][1], set);
@@ -188,132 +199,6 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   each_part([&](auto p, auto part) LOWBIT_INLINE {
     store_part<Isa, Rows>(args, std::min(first + p * stride, last), part, row, total[p][part]);
   });
-}
-
-// Sums of several rows in a block.
-template <class Isa>
-struct RowSums {
-  static constexpr int kParts = 16 / Isa::kRows;
-  typename Isa::Ints block[kStreamedRows][Isa::kPanels][kParts];
-  typename Isa::Floats total[kStreamedRows][Isa::kPanels][kParts];
-};
-
-// 32 columns of a panel: the address of the group, the offset of the weight vectors in it, whether they end the block,
-// the first row's activations and the stride between rows.
-template <class Isa>
-struct Columns {
-  const Panel16* weights;
-  const uint8_t* group;
-  uint32_t g, at;
-  bool ends;
-  typename Isa::Bytes levels;
-  const int8_t* x;
-  size_t x_stride;
-  // Block of the first row; the next row's is rows->block_count further on.
-  const QuantizedRows* rows;
-  size_t block;
-};
-
-// Adds columns of panel p to the sums of `Rows` rows from `first` on. Not inlined: compilers would unpack weights for
-// all rows of a block at once and spill them.
-template <class Isa, int Bits, bool Levels, bool Pair, int Rows>
-__attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int first, int p, RowSums<Isa>& sums) {
-  constexpr int kParts = RowSums<Isa>::kParts, kSets = Pair ? 2 : 1;
-  const int8_t* x = columns.x + first * columns.x_stride;
-  typename Isa::Ints run[kSets][kParts][Rows];
-  const uint8_t* const vectors[kParts] = {columns.group + columns.at, columns.group + columns.at + 32};
-  column_sums<Isa, Bits, Levels>(vectors, columns.levels, StoredQuads<Isa>{x, columns.x_stride}, run);
-  const Panel16& w = *columns.weights;
-  const QuantizedRows& rows = *columns.rows;
-  each_index<kSets * kParts>([&](auto i) LOWBIT_INLINE {
-    constexpr int kSet = i / kParts, kPart = i % kParts;
-    const auto block = [&](int m) LOWBIT_INLINE {
-      return columns.block + (first + m) * size_t{rows.block_count} + kSet;
-    };
-    const GroupPlace<Isa> place{columns.group, columns.g, kPart, kSet};
-    const auto scale = group_scales < Isa, Pair && kMayE4m3<Bits, Levels> > (w, place);
-    each_index<Rows>([&](auto m)
-                         LOWBIT_INLINE {
-      auto& sum = sums.block[first + m][p][kPart];
-      auto& total = sums.total[first + m][p][kPart];
-      const auto all =
-          Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, rows.numbers[block(m)].sum) : sum,
-                   run[kSet][kPart][m]);
-      if (Pair || columns.ends) total = add_products<Isa>(all, scale, rows.numbers[block(m)].factor, total);
-      else sum = all;
-    });
-    if (!adds_offsets<Isa>(w) || !columns.ends) return;
-    const auto offset = offsets_of<Isa>(w, place, scale, Bits);
-    each_index<Rows>([&](auto m) LOWBIT_INLINE {
-      auto& total = sums.total[first + m][p][kPart];
-      total = add_offsets<Isa>(rows.offsets[block(m)], offset, total);
-    });
-  });
-}
-
-// add_columns for two to kStreamedRows rows, in sets whose sums fit registers.
-template <class Isa, int Bits, bool Levels, bool Pair>
-inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>& sums) {
-  const auto add = [&](int first, int count) {
-    if (count == 2) add_columns<Isa, Bits, Levels, Pair, 2>(columns, first, p, sums);
-    else if (count == 3) add_columns<Isa, Bits, Levels, Pair, 3>(columns, first, p, sums);
-    else add_columns<Isa, Bits, Levels, Pair, 4>(columns, first, p, sums);
-  };
-  const int half = rows > 4 ? (rows + 1) / 2 : rows;
-  add(0, half);
-  if (half < rows) add(half, rows - half);
-}
-
-// row_block for `rows` rows, two or more: weights of 32 columns stay in the first-level cache for all sets of rows.
-template <class Isa, int Bits, bool Levels>
-inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row,
-                       int rows) {
-  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
-  const Panel16& w = args.weights;
-  const size_t block_stride = args.rows.block_count;
-  Columns<Isa> columns{&w,         nullptr,           0, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(),
-                       &args.rows, row * block_stride};
-  columns.x = args.rows.values + row * columns.x_stride;
-  const uint8_t* group[kPanels];
-  for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
-  RowSums<Isa> sums;
-  for (int m = 0; m < rows; m++)
-    for (auto& panel : sums.total[m])
-      for (auto& total : panel) total = Isa::zero_floats();
-
-  for (uint32_t g = 0; g < w.groups; g++) {
-    columns.g = g;
-    columns.at = w.vectors_offset;
-    for (uint32_t c = 0; c < w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
-      const uint32_t length = std::max(32u, args.rows.block_length);
-      if (c % length == 0)
-        for (int m = 0; m < rows; m++)
-          for (int p = 0; p < kPanels; p++)
-            for (int part = 0; part < kParts; part++)
-              sums.block[m][p][part] = start_of<Isa, Bits, Levels>(
-                  w, group[p], part, args.rows.numbers[columns.block + m * block_stride].sum);
-      columns.ends = (c + 32) % length == 0;
-      for (int p = 0; p < kPanels; p++) {
-        columns.group = group[p];
-        Isa::template prefetch_near<Bits, false>(group[p] + columns.at);
-        if constexpr (kMayPair<Bits, Levels>)
-          if (w.parts == 2) {
-            add_rows<Isa, Bits, Levels, true>(columns, rows, p, sums);
-            continue;
-          }
-        add_rows<Isa, Bits, Levels, false>(columns, rows, p, sums);
-      }
-      if (columns.ends) columns.block += w.parts;
-    }
-    for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
-  }
-  // Not unrolled: it runs once per block, and would be most of the block's code.
-#pragma GCC unroll 1
-  for (int p = 0; p < kPanels; p++)
-#pragma GCC unroll 1
-    for (int part = 0; part < kParts; part++)
-      for (int m = 0; m < rows; m++)
-        store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
 }
 
 // Reads panels `first` .. `last - 1` as `Panels` streams of neighbouring panels and calls block(panel, stride) for one
@@ -347,15 +232,6 @@ inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last,
       row_block<Isa, Bits, Levels, Levels ? GroupKind::kRuns : GroupKind::kRun, Panels, Rows>(args, panel, stride,
                                                                                               last - 1, row);
     else row_block<Isa, Bits, Levels, GroupKind::kRuns, Panels, Rows>(args, panel, stride, last - 1, row);
-  });
-}
-
-// Panels `first` .. `last - 1` for `rows` rows, at most kStreamedRows.
-template <class Isa, int Bits, bool Levels>
-inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
-  if (rows == 1) return row_streams<Isa, Bits, Levels, Isa::kPanels, 1>(args, first, last, row);
-  in_streams<Isa, Isa::kPanels>(first, last, [&](uint32_t panel, uint32_t stride) {
-    rows_block<Isa, Bits, Levels>(args, panel, stride, last - 1, row, static_cast<int>(rows));
   });
 }
 

@@ -77,6 +77,14 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const slots = quantizable(model);
   if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
     throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
+  const inRanges = slots.find((name) => {
+    const { kind, ranges } = model.configOf(name)!;
+    return strength !== undefined && ranges && kind !== "sharedEmbedding";
+  });
+  if (inRanges !== undefined)
+    throw new InvalidArgumentError(
+      `${inRanges}: ranges: smoothQuant changes layers whose rows have one number of bits`,
+    );
   const wanted = slots.filter((name) => {
     const { kind, algorithm } = model.configOf(name)!;
     return needsActivations(algorithm) || (strength !== undefined && kind !== "sharedEmbedding");

@@ -3,7 +3,7 @@ import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import type { QuantizationConfig } from "../../quantize/config.ts";
-import { needsActivations } from "../../quantize/scheme.ts";
+import { needsActivations, schemesOfRows } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
 import type { Tensor } from "../../tensor.ts";
 import type { Model } from "../model.ts";
@@ -17,8 +17,16 @@ import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } fro
 export interface Choosable {
   /** Slot names of the weights. */
   readonly names: readonly string[];
+  /** The rows of each of them that the choice is for. Absent for all. */
+  readonly rows?: RowSpan;
   /** The configurations to choose from. */
   readonly configs: readonly QuantizationConfig[];
+}
+
+/** Rows from `first` on, before `end`. */
+export interface RowSpan {
+  readonly first: number;
+  readonly end: number;
 }
 
 /** Tokens for measuring matrices one by one (`least` to `most`, fewer for larger models), and all together. */
@@ -80,13 +88,13 @@ export class Sensitivity {
     probe: number,
     onProgress: (doneWeights: number, totalWeights: number) => void = () => {},
   ): Promise<number[][]> {
-    const itemOf = new Map(items.flatMap((item, i) => item.names.map((name) => [name, i] as const)));
     const costs = items.map(({ configs }) => new Array<number>(configs.length).fill(0));
-    const sizeOf = (name: string) => {
+    const sizeOf = (name: string, rows?: RowSpan) => {
       const { shape } = this.#model.slotWeight(name).slot;
-      return shape[0]! * shape[1]!;
+      return (rows ? rows.end - rows.first : shape[0]!) * shape[1]!;
     };
-    const total = [...itemOf.keys()].reduce((sum, name) => sum + sizeOf(name), 0);
+    const weightsIn = ({ names, rows }: Choosable) => names.reduce((sum, name) => sum + sizeOf(name, rows), 0);
+    const total = items.reduce((sum, item) => sum + weightsIn(item), 0);
     let done = 0;
     const named = namedTokens(this.#expected);
     const expected = this.#expected.map((logits) => logitsOf(logits, named));
@@ -96,22 +104,27 @@ export class Sensitivity {
       return name === head ? rowsAt(weights, named) : weights;
     };
     await this.#walk.runForked(named, async (names, fork) => {
-      const index = itemOf.get(names[0]!);
-      if (index === undefined) return;
-      const { configs } = items[index]!;
-      const errors = new Array<number>(configs.length).fill(0);
-      const found = await fork(async (name, layer) => {
-        const weights = await weightsOf(name);
-        const found = await this.#errors(name, weights, layer, configs);
-        for (const [i, error] of found.entries()) errors[i]! += error;
-        return this.#rounded(name, weights, layer, configs[probe]!);
-      });
-      const measured = meanDivergence(expected, found);
-      for (const [i, error] of errors.entries())
-        costs[index]![i]! += errors[probe]! > 0 ? (measured * error) / errors[probe]! : 0;
-      done += names.reduce((sum, name) => sum + sizeOf(name), 0);
-      logInfo(() => `${names[0]}: ${measured.toPrecision(3)} nats a token in ${configs[probe]!.bits} bits`);
-      onProgress(done, total);
+      for (const [index, item] of items.entries()) {
+        if (!item.names.includes(names[0]!)) continue;
+        const { configs, rows } = item;
+        const errors = new Array<number>(configs.length).fill(0);
+        const found = await fork(async (name, layer) => {
+          const weights = await weightsOf(name);
+          const [first, end] = rows ? rowsWithin(rows, name === head ? named : null) : [0, weights.rows];
+          const own = rowSpan(weights, first, end);
+          if (own.rows === 0) return null;
+          const found = await this.#errors(name, own, layer, configs);
+          for (const [i, error] of found.entries()) errors[i]! += error;
+          return withRows(weights, first, await this.#roundedRows(name, own, layer, configs[probe]!));
+        });
+        const measured = meanDivergence(expected, found);
+        for (const [i, error] of errors.entries())
+          costs[index]![i]! += errors[probe]! > 0 ? (measured * error) / errors[probe]! : 0;
+        done += names.reduce((sum, name) => sum + sizeOf(name, rows), 0);
+        const what = rows ? `${names[0]}, rows ${rows.first} to ${rows.end}` : names[0];
+        logInfo(() => `${what}: ${measured.toPrecision(3)} nats a token in ${configs[probe]!.bits} bits`);
+        onProgress(done, total);
+      }
     });
     return costs;
   }
@@ -125,7 +138,24 @@ export class Sensitivity {
     return meanDivergence(this.#expected, found);
   }
 
+  /** All rows of a weight, each rounded by its configuration. */
   async #rounded(
+    name: string,
+    weights: Matrix,
+    layer: LinearLayer | null,
+    config: QuantizationConfig,
+  ): Promise<Float32Array> {
+    const parts = schemesOfRows(weights.rows, config);
+    if (parts.length === 1) return this.#roundedRows(name, weights, layer, config);
+    const whole = new Float32Array(weights.data.length);
+    for (const { first, rows, scheme } of parts) {
+      const own = rowSpan(weights, first, first + rows);
+      whole.set(await this.#roundedRows(name, own, layer, scheme), first * weights.columns);
+    }
+    return whole;
+  }
+
+  async #roundedRows(
     name: string,
     weights: Matrix,
     layer: LinearLayer | null,
@@ -155,7 +185,7 @@ export class Sensitivity {
     const inputs = layer && someRows(layer.inputs());
     const errors: number[] = [];
     for (const config of configs) {
-      const changes = await this.#rounded(name, sample, layer, config);
+      const changes = await this.#roundedRows(name, sample, layer, config);
       for (let i = 0; i < changes.length; i++) changes[i]! -= sample.data[i]!;
       const found = inputs ? multiplyTransposed(inputs, matrix(sample.rows, sample.columns, changes)).data : changes;
       errors.push(found.reduce((sum, value) => sum + value * value, 0));
@@ -169,6 +199,27 @@ export class Sensitivity {
     const values = finiteFloats(folder, name, (await load()) as Tensor, "weights to quantize");
     return matrix(shape[0]!, shape[1]!, values);
   }
+}
+
+/** Rows first .. end - 1, in the matrix's memory. */
+function rowSpan({ columns, data }: Matrix, first: number, end: number): Matrix {
+  return matrix(end - first, columns, data.subarray(first * columns, end * columns));
+}
+
+/** The values of a matrix with others for its rows from `first` on. */
+function withRows({ columns, data }: Matrix, first: number, rows: Float32Array): Float32Array {
+  if (rows.length === data.length) return rows;
+  const changed = data.slice();
+  changed.set(rows, first * columns);
+  return changed;
+}
+
+/** Indices, first and end, of the rows of a span among some rows by their ids, ascending; null for all rows. */
+function rowsWithin({ first, end }: RowSpan, ids: readonly number[] | null): [first: number, end: number] {
+  if (ids === null) return [first, end];
+  const from = (row: number) => ids.findIndex((id) => id >= row);
+  const [start, stop] = [from(first), from(end)].map((at) => (at < 0 ? ids.length : at));
+  return [start!, stop!];
 }
 
 /** At most `ROWS_MAX` rows, evenly from all. */

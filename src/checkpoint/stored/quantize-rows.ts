@@ -47,19 +47,24 @@ export interface RowsOptions {
   readonly importance?: () => Promise<Float32Array | null>;
   /** Quantizes rows. Default: `quantizeTensor`. */
   readonly quantize?: typeof quantizeTensor | undefined;
+  /** Index of the first row, and number of rows. Default: all. */
+  readonly range?: { readonly first: number; readonly rows: number };
   /** The codebook, where it is not the fixed one for the number of bits. */
   readonly levels?: (() => Promise<Int8Array>) | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Reads and quantizes tensor `name` [n, k] in parts. */
+/** Reads and quantizes tensor `name` [n, k], or a range of its rows, in parts. */
 export function quantizeRows(
   tensors: TensorSource,
   name: string,
-  { config, importance, levels, quantize = quantizeTensor, signal }: RowsOptions,
+  { config, range, importance, levels, quantize = quantizeTensor, signal }: RowsOptions,
 ): AsyncGenerator<QuantizedWeights> {
+  const [n, k] = tensors.info(name).shape as [number, number];
+  const { first: start, rows } = range ?? { first: 0, rows: n };
   let known: Promise<Float32Array | null> | undefined;
-  const read = async (first: number, count: number) => {
+  const read = async (at: number, count: number) => {
+    const first = start + at;
     try {
       const values = await tensors.readRows(name, first, count);
       known ??= importance?.();
@@ -70,7 +75,7 @@ export function quantizeRows(
       throw new InvalidArgumentError(`${place}: ${cause.message}`, { cause });
     }
   };
-  return inParts(tensors.info(name).shape as [number, number], read, signal);
+  return inParts([rows, k], read, signal);
 }
 
 /**

@@ -32,9 +32,9 @@ const ofConfigs: readonly ((checkpoint: Checkpoint) => Checkpoint)[] = [
 const ofDecoders: readonly ((...found: Wrapped) => Wrapped | Promise<Wrapped>)[] = [
   // Base models lack the prefix "model.", which the next steps expect.
   (checkpoint, decoder) => [withModelPrefix(checkpoint, decoder), decoder],
-  // A layer of multi-token prediction may have experts, which the next step would take for missing.
+  // Before the next step, which would take the experts of a multi-token prediction layer for missing tensors.
   (checkpoint, decoder) => [withExpertStacks(checkpoint, stacksOf(decoder)), decoder],
-  // Gives another decoder, which has the same head and embedding.
+  // May replace the decoder by one with the same head and embedding.
   (checkpoint, decoder) => {
     const other = withoutLackingHead(checkpoint, decoder.slots);
     return other ? [other, buildDecoder(other.configFile, other.config)] : [checkpoint, decoder];
@@ -47,7 +47,7 @@ const ofDecoders: readonly ((...found: Wrapped) => Wrapped | Promise<Wrapped>)[]
 const ofNetworks: readonly ((checkpoint: Checkpoint, network: Network) => Checkpoint)[] = [
   // Puts the columns of MLPs in the order of their groups.
   withFoldedOrders,
-  // Puts the rows of attention, which no other step moves, in Hugging Face's order.
+  // Puts the rows of attention in Hugging Face's order. No other step moves them.
   withHeadHalves,
 ];
 

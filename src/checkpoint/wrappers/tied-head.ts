@@ -1,4 +1,4 @@
-/** Heads that a config ties to the embedding, checked against the checkpoint's tensors, which transformers goes by. */
+/** Checks heads that a config ties to the embedding against the checkpoint's tensors, which decide in transformers, too. */
 import type { Checkpoint } from "../../formats/contract.ts";
 import { renamedTensors } from "../../formats/renamed-tensors.ts";
 import type { TensorSource } from "../../formats/tensor-source.ts";

@@ -73,7 +73,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
   return Object.fromEntries(Object.entries(parts).filter(([part]) => !Object.hasOwn(other, part)));
 }
 
-/** Whether the converter adds an offset to this norm (`normOffset`): the gated norm of recurrent layers is stored unchanged. */
+/** Whether the converter adds `normOffset` to this norm. It does not to the gated norm of recurrent layers. */
 export function isOffsetNorm(name: string): boolean {
   return /(?<!linear_attn\.)norm(?:_embedding|_hidden)?\.weight$/.test(name);
 }

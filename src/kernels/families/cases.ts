@@ -5,7 +5,11 @@ export {
   ropeAnglesCases as ropeAngles,
   ropeCases as rope,
 } from "./attention/cases.ts";
-export { gatherColumnsCases as gatherColumns, selectCases as select } from "./copy/cases.ts";
+export {
+  gatherColumnsCases as gatherColumns,
+  joinColumnsCases as joinColumns,
+  selectCases as select,
+} from "./copy/cases.ts";
 export { cases as add } from "./elementwise/add.ts";
 export { cases as gelu } from "./elementwise/gelu.ts";
 export { cases as scale } from "./elementwise/scale.ts";

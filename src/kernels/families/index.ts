@@ -8,7 +8,7 @@ export {
   ropeUpdateAndAttend,
   updateAndAttend,
 } from "./attention/kernels.ts";
-export { gatherColumns, select } from "./copy/kernels.ts";
+export { gatherColumns, joinColumns, select } from "./copy/kernels.ts";
 export { add } from "./elementwise/add.ts";
 export { gelu } from "./elementwise/gelu.ts";
 export { scale } from "./elementwise/scale.ts";

@@ -73,15 +73,19 @@ interface ListedRow {
 /** Kernels by architecture, in process.arch's names. */
 export type KnownRows = Readonly<Record<string, readonly NativeRow[]>>;
 
-let listed: ListedRow[] | undefined;
+let listed: ReadonlyMap<string, ListedRow[]> | undefined;
 
-/** Kernels of the addon and of loaded libraries. */
-function loadedRows(): ListedRow[] {
-  listed ??=
-    nativeAddon()
-      ?.kernels()
-      .map((row, index) => ({ row, index })) ?? [];
-  return listed;
+/** Kernels of the addon and of loaded libraries, by family. */
+function loadedRows(): ReadonlyMap<string, readonly ListedRow[]> {
+  if (listed) return listed;
+  const byFamily = new Map<string, ListedRow[]>();
+  for (const [index, row] of nativeAddon()?.kernels().entries() ?? []) {
+    const own = byFamily.get(row.family);
+    if (own) own.push({ row, index });
+    else byFamily.set(row.family, [{ row, index }]);
+  }
+  listed = byFamily;
+  return byFamily;
 }
 
 const families = new WeakMap<readonly NativeRow[], Map<string, NativeRow[]>>();
@@ -105,7 +109,7 @@ function rowsOf(family: string, rows: readonly NativeRow[]): readonly NativeRow[
 function listRows(family: string, known: KnownRows): ListedRow[] {
   const addon = nativeAddon();
   const knownOf = (architecture: string) => rowsOf(family, known[architecture] ?? []);
-  const loaded = loadedRows().filter(({ row }) => row.family === family);
+  const loaded = loadedRows().get(family) ?? [];
   const own = addon ? withUnbuilt(addon, loaded, knownOf(process.arch)) : [];
   const others = Object.keys(known)
     .filter((architecture) => !addon || architecture !== process.arch)
@@ -212,8 +216,12 @@ function runnable<A>(
   index: number,
   argumentsOf: (args: A) => NativeArguments,
 ): Kernel<A> {
+  // A call is asked for its scratch and then encoded.
+  const known = new WeakMap<A & object, NativeArguments>();
   const encode = (args: A, scratch: Uint8Array): NativeCall => {
-    const { scalars, buffers } = argumentsOf(args);
+    const found = known.get(args as A & object) ?? argumentsOf(args);
+    known.set(args as A & object, found);
+    const { scalars, buffers } = found;
     return { target: "native", kernel: index, scalars, buffers: [...buffers, scratch] };
   };
   return {

@@ -70,6 +70,7 @@ export function wasmRow<F extends Fields, C>(
   code: WasmCode<F, C>,
 ): Kernel<ArgumentsOf<F>> {
   const plain = plainFields(fields);
+  const sizes = sizeNames(plain);
   const block = blockOf(plain);
   const codeFor = (special: C): KernelCode => {
     const key = [name, ...Object.values(special ?? {})].join("_");
@@ -88,7 +89,7 @@ export function wasmRow<F extends Fields, C>(
     step(args, place) {
       const given = plainValues(fields, args);
       checkArguments(name, plain, given);
-      const values = numbersOf(plain, given);
+      const values = numbersOf(plain, sizes, given);
       for (const [field, declared] of Object.entries(plain)) {
         if (declared.kind !== "array") continue;
         const view = given[field] as ArrayBufferView | null;

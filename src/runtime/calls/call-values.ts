@@ -14,7 +14,7 @@ export interface CurrentValues {
   literal(index: number): Literal;
 }
 
-/** A literal as the file has it, before any call or move changes it; null for tensors and lists. */
+/** A literal as the file stores it, before a call or a move of the program changes it; null for a tensor or a list. */
 export function literalOf(value: Value): Literal {
   return "value" in value ? value.value : null;
 }
@@ -58,10 +58,7 @@ export function plannedArguments(method: Method, values: readonly number[], sche
   return new Arguments<TensorSpec>(schema, args);
 }
 
-/**
- * ShapeError unless everything that a call writes lies in one of these memories: constants may be mapped read-only from the
- * file.
- */
+/** Throws ShapeError if a call writes outside of these memories: constants may be mapped read-only from the file. */
 export function checkWrites(args: Arguments<Tensor>, memories: readonly Uint8Array[]): void {
   for (const [name, { data }] of args.allTensors()) {
     if (data.byteLength === 0 || !args.schema.args.some((arg) => arg.name === name && arg.mutable)) continue;

@@ -29,7 +29,7 @@ export interface ProfileEntry {
 export interface RunFacts {
   /** The method and the sizes of its inputs, as text. */
   readonly label: string;
-  /** The method, and the indices of the calls among its kernel calls; null where the calls are not one planned list. */
+  /** The method and the indices of the calls among its kernel calls; null if the calls are not one plan. */
   readonly planned: { readonly method: Method; readonly places: readonly number[] } | null;
 }
 
@@ -51,8 +51,9 @@ export class RunTimes {
   milliseconds = 0;
   /** The single runs, when a trace is kept; null otherwise. */
   readonly traced: TraceRun[] | null;
-  /** `nanoseconds` before the present run; `#starts`: when its parts began. */
+  /** `nanoseconds` as they were before the present run. */
   readonly #before: Float64Array;
+  /** The parts of the present run: the first call of each, and when it began. */
   #starts: { readonly call: number; readonly at: number }[] = [];
 
   constructor(calls: readonly BoundCall[], { label, planned }: RunFacts, isTraced: boolean) {
@@ -93,9 +94,9 @@ export class RunTimes {
   }
 }
 
-/** Whether a `Profile` keeps single calls for a trace, beside sums. */
+/** Options of a `Profile`. */
 export interface ProfileOptions {
-  /** Keeps every call of every run for `trace()`, which takes some 20 bytes a call. Default false. */
+  /** Keeps every call of every run for `trace()`, some 20 bytes a call, beside the sums. Default false. */
   readonly trace?: boolean | undefined;
 }
 

@@ -37,13 +37,12 @@ export function readBpe(field: Field): Model {
 class Bpe implements Model {
   readonly vocabulary: Vocabulary;
   readonly unknownId: number | null;
-  readonly longestToken: number | null;
+  #longest: number | undefined;
   readonly #field: Field;
   readonly #options: Options;
-  /** Rank of the merge of each pair of ids. */
-  readonly #ranks: PairTable;
-  /** Id that each merge makes, by rank. */
-  readonly #made: Int32Array;
+  readonly #ranks: Merges["ranks"];
+  /** The id that the merge of a rank makes. */
+  readonly #made: (rank: number) => number;
   readonly #kept = new Map<string, Int32Array>();
   readonly #queue = new MergeQueue();
 
@@ -52,21 +51,16 @@ class Bpe implements Model {
     this.vocabulary = vocabulary;
     this.#options = options;
     this.unknownId = options.unknown === null ? null : (vocabulary.ids.get(options.unknown) ?? null);
-    this.longestToken = options.prefix || options.suffix ? null : longestOf(vocabulary.ids.keys());
-    const sides = readMerges(field.get("merges"));
-    const count = sides.length / 2;
-    this.#ranks = new PairTable(count);
-    this.#made = new Int32Array(count);
-    const skipped = new TextEncoder().encode(options.prefix).length;
-    const { ids } = vocabulary;
-    for (let rank = 0; rank < count; rank++) {
-      const [left, right] = [sides[2 * rank]!, sides[2 * rank + 1]!];
-      const [leftId, rightId, made] = [ids.get(left), ids.get(right), ids.get(left + withoutBytes(right, skipped))];
-      if (leftId === undefined || rightId === undefined || made === undefined)
-        throw field.get("merges").item(rank).invalid("expected tokens of the vocabulary that make another one");
-      this.#ranks.set(leftId, rightId, rank);
-      this.#made[rank] = made;
-    }
+    const { triples, ranks } = readMerges(field, vocabulary);
+    this.#ranks = ranks;
+    this.#made = (rank) => triples[3 * rank + 2]!;
+  }
+
+  get longestToken(): number | null {
+    const { prefix, suffix } = this.#options;
+    if (prefix || suffix) return null;
+    this.#longest ??= longestOf(this.vocabulary.ids.keys());
+    return this.#longest;
   }
 
   encode(word: string, work: Work, ids: number[]): void {
@@ -149,10 +143,10 @@ class Bpe implements Model {
       const at = queue.position;
       const following = next[at]!;
       if (symbols[at] === -1 || following >= count) continue;
-      const made = this.#made[queue.rank]!;
+      const made = this.#made(queue.rank);
       // A queue entry is stale unless the symbols now at its position make the same token.
       const rank = this.#ranks.get(symbols[at]!, symbols[following]!);
-      if (rank < 0 || this.#made[rank] !== made) continue;
+      if (rank < 0 || this.#made(rank) !== made) continue;
       symbols[at] = made;
       symbols[following] = -1;
       left--;
@@ -167,19 +161,41 @@ class Bpe implements Model {
   }
 }
 
-/** Left and right tokens of the merges in turn: pairs as lists of two, or as texts with a space between. */
-function readMerges(field: Field): readonly string[] {
+/** Merges of a byte pair model. */
+export class Merges {
+  /** For each rank the ids of left, right and what they make. */
+  readonly triples: Int32Array;
+  /** The rank of the merge of two ids; -1 where they make nothing. */
+  readonly ranks: Pick<PairTable, "get">;
+
+  constructor(triples: Int32Array, ranks: Pick<PairTable, "get">) {
+    this.triples = triples;
+    this.ranks = ranks;
+  }
+}
+
+/** Reads merges as pairs of tokens or lines, or takes what `tables.ts` has read already. */
+export function readMerges(model: Field, { ids }: Vocabulary): Merges {
+  const field = model.get("merges");
+  if (field.value instanceof Merges) return field.value;
   const entries = field.array();
   const isLines = entries.every((entry) => typeof entry === "string");
   const pairs = isLines ? entries.filter((line) => !line.startsWith("#version")) : entries;
-  const sides: string[] = [];
-  for (const [i, entry] of pairs.entries()) {
+  const skipped = new TextEncoder().encode(model.optional("continuing_subword_prefix")?.text() ?? "").length;
+  const triples = new Int32Array(3 * pairs.length);
+  const ranks = new PairTable(pairs.length);
+  for (const [rank, entry] of pairs.entries()) {
     const pair = isLines ? (entry as string).split(" ") : entry;
     if (!Array.isArray(pair) || pair.length !== 2 || typeof pair[0] !== "string" || typeof pair[1] !== "string")
-      throw field.item(i).expected(isLines ? "two tokens with a space between them" : "two tokens");
-    sides.push(pair[0], pair[1]);
+      throw field.item(rank).expected(isLines ? "two tokens with a space between them" : "two tokens");
+    const [left, right] = pair;
+    const [leftId, rightId, made] = [ids.get(left), ids.get(right), ids.get(left + withoutBytes(right, skipped))];
+    if (leftId === undefined || rightId === undefined || made === undefined)
+      throw field.item(rank).invalid("expected tokens of the vocabulary that make another one");
+    triples.set([leftId, rightId, made], 3 * rank);
+    ranks.set(leftId, rightId, rank);
   }
-  return sides;
+  return new Merges(triples, ranks);
 }
 
 /** Removes the first `count` UTF-8 bytes of a text; a character that is cut becomes U+FFFD. */

@@ -59,18 +59,11 @@ export const allOf = (predicates: readonly Predicate[]): Predicate => {
 
 /** Predicate of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
 export function codePoints(ranges: string): Predicate {
-  let all: Set<number> | undefined;
+  let ends: readonly (readonly number[])[] | undefined;
   return (codePoint) => {
-    all ??= codePointsIn(ranges);
-    return all.has(codePoint);
+    ends ??= ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
+    return ends.some(([from = 0, to = from]) => codePoint >= from && codePoint <= to);
   };
-}
-
-function codePointsIn(ranges: string): Set<number> {
-  const ends = ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
-  const all = new Set<number>();
-  for (const [from = 0, to = from] of ends) for (let code = from; code <= to; code++) all.add(code);
-  return all;
 }
 
 /**
@@ -85,8 +78,7 @@ const older = (source: string, without: string, once: string): CharacterSet => {
 const newer = codePoints(beyondUnicode16);
 export function unicode16(source: string): Predicate {
   const predicate = classOf(source);
-  const hasUnassigned = classOf(source)(UNASSIGNED);
-  return (codePoint) => (newer(codePoint) ? hasUnassigned : predicate(codePoint));
+  return (codePoint) => predicate(newer(codePoint) ? UNASSIGNED : codePoint);
 }
 
 /** Unicode's White_Space, as Rust's `char::is_whitespace`. */

@@ -53,7 +53,8 @@ export class PairTable {
   }
 }
 
-function hash(left: number, right: number): number {
+/** A hash of two numbers; its low bits are good. */
+export function hash(left: number, right: number): number {
   const mixed = Math.imul(left, 0x9e3779b1) ^ Math.imul(right, 0x85ebca6b);
   return mixed ^ (mixed >>> 15);
 }

@@ -26,9 +26,10 @@ export function readUnigram(field: Field): Model {
     tokens.push(token);
     scores[id] = score;
   }
+  const vocabulary = new Vocabulary(ids, (id) => tokens[id], tokens.length, tokens.length);
   const unknownId = field.optional("unk_id")?.count(0, entries.length - 1) ?? null;
   const fallsBackToBytes = field.optional("byte_fallback")?.boolean() ?? false;
-  return new Unigram(field, new Vocabulary(ids, tokens, tokens.length), scores, unknownId, fallsBackToBytes);
+  return new Unigram(field, vocabulary, new Trie(ids), scores, unknownId, fallsBackToBytes);
 }
 
 class Unigram implements Model {
@@ -45,6 +46,7 @@ class Unigram implements Model {
   constructor(
     field: Field,
     vocabulary: Vocabulary,
+    trie: Trie,
     scores: Float64Array,
     unknownId: number | null,
     fallsBackToBytes: boolean,
@@ -56,7 +58,7 @@ class Unigram implements Model {
     this.#fallsBackToBytes = fallsBackToBytes;
     this.#unknownScore =
       scores.reduce((least, score) => Math.min(least, score), Number.POSITIVE_INFINITY) - UNKNOWN_PENALTY;
-    this.#trie = new Trie(vocabulary.ids);
+    this.#trie = trie;
     this.longestToken = longestOf(vocabulary.ids.keys());
   }
 

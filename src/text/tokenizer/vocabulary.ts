@@ -4,16 +4,22 @@ import type { Field } from "./field.ts";
 /** Exclusive limit of ids. No known vocabulary reaches a sixteenth; ids index an array, so a false one would cost memory. */
 export const ID_LIMIT = 1 << 24;
 
+/** Ids by token, of a map or of stored tables. */
+export type TokenIds = Pick<ReadonlyMap<string, number>, "get" | "keys">;
+
 export class Vocabulary {
-  readonly ids: ReadonlyMap<string, number>;
-  /** Tokens by id; undefined where an id is unused. */
-  readonly tokens: readonly (string | undefined)[];
+  readonly ids: TokenIds;
+  /** The token of an id; undefined where it is unused. */
+  readonly token: (id: number) => string | undefined;
+  /** Exclusive limit of the ids. */
+  readonly limit: number;
   /** Number of tokens; one that is listed twice counts twice. */
   readonly size: number;
 
-  constructor(ids: ReadonlyMap<string, number>, tokens = tokensById(ids), size = ids.size) {
+  constructor(ids: TokenIds, token: Vocabulary["token"], limit: number, size: number) {
     this.ids = ids;
-    this.tokens = tokens;
+    this.token = token;
+    this.limit = limit;
     this.size = size;
   }
 
@@ -38,9 +44,10 @@ function tokensById(ids: ReadonlyMap<string, number>): readonly (string | undefi
   return tokens;
 }
 
-/** Reads an object that maps tokens to ids. */
+/** Reads an object that maps tokens to ids, or takes what `tables.ts` has read already. */
 export function readVocabulary(field: Field): Vocabulary {
   const { value } = field;
+  if (value instanceof Vocabulary) return value;
   if (typeof value !== "object" || value === null || Array.isArray(value))
     throw field.expected("an object of tokens with their ids");
   const ids = new Map<string, number>();
@@ -53,7 +60,8 @@ export function readVocabulary(field: Field): Vocabulary {
       );
     ids.set(token, id);
   }
-  return new Vocabulary(ids);
+  const tokens = tokensById(ids);
+  return new Vocabulary(ids, (id) => tokens[id], tokens.length, ids.size);
 }
 
 function shown(value: unknown): string {

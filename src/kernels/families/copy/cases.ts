@@ -1,6 +1,6 @@
 /** Cases of kernels that copy values. */
 import { casesOf, floats } from "../../cases.ts";
-import { gatherColumns, select } from "./kernels.ts";
+import { gatherColumns, joinColumns, select } from "./kernels.ts";
 
 /** Selects the last row of each of `outer` blocks of `rows` rows of `dim` floats. */
 const lastRows = (outer: number, rows: number, dim: number) => ({
@@ -21,4 +21,15 @@ export const gatherColumnsCases = casesOf(gatherColumns, {
     { rows: 3, dim: 61, columns: BigInt64Array.of(60n, 0n, 5n) },
   ],
   model: (rows, { hidden }) => ({ rows, dim: hidden, columns: columnsOf(hidden, 771) }),
+});
+
+const sideBySide = (rows: number, first: number, second: number) => ({
+  ...{ rows, first, second, columns: first + second },
+  left: floats(rows * first),
+  right: floats(rows * second),
+});
+
+export const joinColumnsCases = casesOf(joinColumns, {
+  small: [sideBySide(1, 61, 3), sideBySide(7, 32, 65)],
+  model: (rows, { hidden }) => sideBySide(rows, hidden, 3 * hidden),
 });

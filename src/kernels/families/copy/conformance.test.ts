@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../../../test/support/conformance.ts";
 import { Random } from "../../../../test/support/random.ts";
 import { expectSame } from "../../../../test/support/same.ts";
-import { gatherColumns, select } from "../index.ts";
+import { gatherColumns, joinColumns, select } from "../index.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = machine();
@@ -22,6 +22,28 @@ describeRows(select, cpu, (kernel) => {
     run(kernel, { outer: 40, stride: 1200, offset: 100, blockBytes: 1000, x, y }, bench);
     for (let i = 0; i < 40; i++)
       expectSame(y.subarray(1000 * i, 1000 * (i + 1)), x.subarray(i * 1200 + 100, i * 1200 + 1100), `block ${i}`);
+  });
+});
+
+describeRows(joinColumns, cpu, (kernel) => {
+  it("puts the rows of two matrices side by side", () => {
+    const random = new Random(4);
+    for (const [rows, first, second] of [
+      [1, 1, 1],
+      [1, 40000, 7],
+      [1, 3, 70001],
+      [5, 33, 64],
+      [64, 300, 131],
+      [3, 9, 0],
+    ] as const) {
+      const [left, right] = [random.floats(rows * first), random.floats(rows * second)];
+      const columns = first + second;
+      const y = new Float32Array(rows * columns);
+      run(kernel, { rows, first, second, columns, left, right, y }, bench);
+      const at = (row: number, c: number) => (c < first ? left[row * first + c]! : right[row * second + c - first]!);
+      const expected = Float32Array.from(y, (_, i) => at(Math.floor(i / columns), i % columns));
+      expectSame(y, expected, `${rows} rows of ${first} and ${second}`);
+    }
   });
 });
 

@@ -20,3 +20,11 @@ export const gatherColumnsFields = {
   y: output("f32", "rows", "count"),
 };
 export type GatherColumnsArgs = ArgumentsOf<typeof gatherColumnsFields>;
+
+/** y [rows, first + second] = left [rows, first] and right [rows, second] side by side. */
+export const joinColumnsFields = {
+  left: input("f32", "rows", "first"),
+  right: input("f32", "rows", "second"),
+  y: output("f32", "rows", "columns"),
+};
+export type JoinColumnsArgs = ArgumentsOf<typeof joinColumnsFields>;

@@ -1,7 +1,7 @@
-/** Reference kernels that copy values: gathered columns, and select. */
+/** Reference kernels that copy values: gathered columns, joined columns, and select. */
 
 import { type Kernel, referenceRow } from "../../contract.ts";
-import type { GatherColumnsArgs, SelectArgs } from "./fields.ts";
+import type { GatherColumnsArgs, JoinColumnsArgs, SelectArgs } from "./fields.ts";
 
 export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
   ...referenceRow,
@@ -13,6 +13,19 @@ export const gatherColumnsReference: Kernel<GatherColumnsArgs> = {
           const column = Number(columns[i]);
           y[row * columns.length + i] = column >= 0 && column < dim ? x[row * dim + column]! : Number.NaN;
         }
+    };
+  },
+};
+
+export const joinColumnsReference: Kernel<JoinColumnsArgs> = {
+  ...referenceRow,
+  name: "join_columns_f32_1x1x1_reference",
+  bind({ rows, first, second, left, right, y }) {
+    return () => {
+      for (let row = 0; row < rows; row++) {
+        y.set(left.subarray(row * first, (row + 1) * first), row * (first + second));
+        y.set(right.subarray(row * second, (row + 1) * second), row * (first + second) + first);
+      }
     };
   },
 };

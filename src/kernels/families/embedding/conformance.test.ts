@@ -154,6 +154,24 @@ describeRows(embeddingShared, machine(), (kernel) => {
     it.each(kernel.bits!)(`reads rows of ${name}, %i bits`, (bits) => {
       for (const { name: item, weights, bytes, expected } of sharedCases(layoutNamed(name), bits))
         if (kernel.readsMinima || !(weights.hasMinima || hasFactors(weights)))
-          expectRows(kernel, { weights: openPacked(bytes, weights) }, expected, item);
+          expectRows(kernel, { weights: openPacked(bytes, weights), first: 0, rows: ROWS }, expected, item);
     });
+
+  it("reads the rows of a part of a table, and zeros for its others", () => {
+    const [first, rows] = [5, 50];
+    const layout = layoutNamed(kernel.layouts![0]!);
+    const weights = randomWeights(new Random(5), { n: ROWS, k: 96, bits: 4, groupSize: 32, zeros: true });
+    const packed = openPacked(packWeights(weights, null, layout), weights);
+    const asked = [41, 4, 5, 42, 0, 22, 49, 22];
+    const values = pickWeights(weights);
+    for (const bench of benchesFor(kernel, benches)) {
+      const y = new Float32Array(asked.length * 96).fill(-77);
+      run(kernel, { weights: packed, indices: Int32Array.from(asked), y, first, rows }, bench);
+      const own = (id: number) => ids.indexOf(id - first);
+      const expected = asked.flatMap((id) =>
+        own(id) < 0 ? new Array<number>(96).fill(0) : [...values.subarray(own(id) * 96, (own(id) + 1) * 96)],
+      );
+      expectSame(y, Float32Array.from(expected));
+    }
+  });
 });

@@ -21,10 +21,15 @@ export const embeddingPackedFields = {
 };
 export type PackedEmbeddingArgs = ArgumentsOf<typeof embeddingPackedFields>;
 
-/** y [count, k] = rows `indices` [count] of packed linear weights [n, k], dequantized. */
+/**
+ * y [count, k] = rows `indices` [count] of a table of `rows` rows, of which packed linear weights [n, k] are those from `first`
+ * on, dequantized; zeros for the table's other rows.
+ */
 export const sharedEmbeddingFields = {
   weights: packedWeights,
   indices: indices("count"),
   y: output("f32", "count", "k"),
+  first: whole,
+  rows: whole,
 };
 export type SharedEmbeddingArgs = ArgumentsOf<typeof sharedEmbeddingFields>;

@@ -73,14 +73,19 @@ export const embeddingSharedReference: Kernel<SharedEmbeddingArgs> = {
   needs: [],
   mStep: 1,
   nStep: 1,
-  bind({ weights, indices, y }) {
+  bind({ weights, indices, y, first, rows }) {
     const { spec, layout, levels } = weights;
     const raw = weightRow(spec);
     const groups = groupCount(spec);
     const offset = 1 << (spec.bits - 1);
     return () => {
       for (let i = 0; i < indices.length; i++) {
-        layout.readRow(weights, rowIndex(indices, i, spec.n), raw);
+        const row = rowIndex(indices, i, rows) - first;
+        if (row < 0 || row >= spec.n) {
+          y.fill(0, i * spec.k, (i + 1) * spec.k);
+          continue;
+        }
+        layout.readRow(weights, row, raw);
         for (let group = 0; group < groups; group++) {
           const end = Math.min(spec.k, (group + 1) * spec.groupSize);
           for (let c = group * spec.groupSize; c < end; c++) {

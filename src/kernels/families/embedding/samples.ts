@@ -33,7 +33,7 @@ export function embeddingCalls(): SampleCall[] {
       },
       ...{ indices: indices(), y: y() },
     });
-    const make = () => ({ weights: shared, indices: indices(), y: y() });
+    const make = () => ({ weights: shared, indices: indices(), y: y(), first: 0, rows: ROWS });
     return [
       callOf(embeddingSharedWasm, embeddings.embeddingSharedReference, make, (args) => args.y, what),
       callOf(embeddingPackedWasm, embeddings.embeddingPackedReference, plainTable, (args) => args.y, what),

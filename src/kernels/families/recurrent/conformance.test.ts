@@ -46,7 +46,9 @@ const convolutions: Family<ShortConvolutionArgs> = {
   columns: ({ channels }) => channels,
   slice: (inputs, first, rows) => ({ ...inputs, rows, x: sliced(inputs.x, inputs.rows, first, rows) }),
   expected({ channels, taps, x, weight, bias, silu }, { row, rows }, state) {
-    const inputs = [...state, ...x.subarray(row * channels, (row + rows) * channels)];
+    const inputs = new Float64Array(state.length + rows * channels);
+    inputs.set(state);
+    inputs.set(x.subarray(row * channels, (row + rows) * channels), state.length);
     const results: number[] = [];
     for (let at = 0; at < rows * channels; at++) {
       let y = bias ? bias[at % channels]! : 0;
@@ -54,7 +56,7 @@ const convolutions: Family<ShortConvolutionArgs> = {
         y += weight[tap * channels + (at % channels)]! * inputs[at + tap * channels]!;
       results.push(silu ? y / (1 + Math.exp(-y)) : y);
     }
-    state.set(inputs.slice(-state.length));
+    state.set(inputs.subarray(-state.length));
     return results;
   },
 };
@@ -76,8 +78,9 @@ const recurrences: Family<LinearRecurrenceArgs> = {
           const gate = row * heads + head;
           const key = (row * keyHeads + Math.floor(head / (heads / keyHeads))) * keyDim;
           let [known, y] = [0, 0];
+          const decay = Math.exp(logDecay[gate]!);
           for (let i = 0; i < keyDim; i++) {
-            state[place(i)]! *= Math.exp(logDecay[gate]!);
+            state[place(i)]! *= decay;
             known += state[place(i)]! * k[key + i]!;
           }
           const value = v[gate * valueDim + column]!;
@@ -111,7 +114,7 @@ interface Step<A> {
   readonly before: readonly Float32Array[];
   /** By run: results, and the state after it. */
   readonly results: readonly (readonly number[])[];
-  readonly after: readonly (readonly number[])[];
+  readonly after: readonly Float64Array[];
 }
 
 /** Runs of these numbers of rows, each of a slot of its own, with rows of no run between them and at the end. */
@@ -125,18 +128,27 @@ function runsOf(counts: readonly number[], gap: number): { runs: Run[]; rows: nu
   return { runs, rows: row };
 }
 
-function stepOf<A>(
+type StepArguments<A> = [
   family: Family<A>,
   random: Random,
   name: string,
-  { runs, rows }: ReturnType<typeof runsOf>,
+  runs: ReturnType<typeof runsOf>,
   make: (rows: number) => Inputs<A>,
-): Step<A> {
+];
+
+/** A step of which nothing is expected but that it is what other steps are. */
+function bareStep<A>(...[family, random, name, { runs, rows }, make]: StepArguments<A>): Step<A> {
   const inputs = make(rows);
   const before = runs.map(() => random.floats(family.stateElements(inputs)));
-  const states = runs.map(({ slot }) => Float64Array.from(before[slot]!));
-  const results = runs.map((run, i) => family.expected(inputs, run, states[i]!));
-  return { name, inputs, runs, before, results, after: states.map((state) => [...state]) };
+  return { name, inputs, runs, before, results: [], after: [] };
+}
+
+function stepOf<A>(...given: StepArguments<A>): Step<A> {
+  const [family] = given;
+  const step = bareStep(...given);
+  const states = step.runs.map(({ slot }) => Float64Array.from(step.before[slot]!));
+  const results = step.runs.map((run, i) => family.expected(step.inputs, run, states[i]!));
+  return { ...step, results, after: states };
 }
 
 /** Runs a step; its results, and the states after it. */
@@ -246,7 +258,7 @@ describeRows(shortConvolution, cpu, (kernel) => {
       const random = new Random(shape.channels);
       const make = makeConvolution(random, shape);
       const [whole, other] = [20, 3].map((rows) =>
-        stepOf(convolutions, random, JSON.stringify(shape), runsOf([rows], 0), make),
+        bareStep(convolutions, random, JSON.stringify(shape), runsOf([rows], 0), make),
       );
       const shared = { weight: whole!.inputs.weight, bias: whole!.inputs.bias };
       expectSameInChunks(kernel, convolutions, whole!, { ...other!, inputs: { ...other!.inputs, ...shared } });
@@ -332,7 +344,7 @@ describeRows(linearRecurrence, cpu, (kernel) => {
       for (const shape of recurrenceShapes) {
         const random = new Random(shape.valueDim);
         const [whole, other] = [20, 3].map((rows) =>
-          stepOf(recurrences, random, JSON.stringify(shape), runsOf([rows], 0), makeRecurrence(random, shape, gate)),
+          bareStep(recurrences, random, JSON.stringify(shape), runsOf([rows], 0), makeRecurrence(random, shape, gate)),
         );
         expectSameInChunks(kernel, recurrences, whole!, other!);
       }
@@ -340,12 +352,14 @@ describeRows(linearRecurrence, cpu, (kernel) => {
   );
 
   it("writes states that are larger than caches", () => {
-    const random = new Random(7);
-    const shape = { keyHeads: 4, heads: 8, keyDim: 128, valueDim: 128 };
-    for (const gate of Object.values(gates)) {
-      const make = makeRecurrence(random, shape, gate);
-      expectStep(kernel, recurrences, stepOf(recurrences, random, "8 heads", runsOf([1, 3], 1), make));
-    }
+    const steps = madeOnce("steps of large states", () => {
+      const random = new Random(7);
+      const shape = { keyHeads: 4, heads: 8, keyDim: 128, valueDim: 128 };
+      return Object.values(gates).map((gate) =>
+        stepOf(recurrences, random, "8 heads", runsOf([1, 3], 1), makeRecurrence(random, shape, gate)),
+      );
+    });
+    for (const step of steps) expectStep(kernel, recurrences, step);
   });
 
   describe("gates at their ends", () => {
@@ -372,10 +386,12 @@ describeRows(linearRecurrence, cpu, (kernel) => {
     });
   });
 
-  it.each(Object.entries(gates))("keeps a row that is not finite from those before it, %s", (_, gate) => {
-    const random = new Random(8);
-    const make = makeRecurrence(random, { keyHeads: 1, heads: 1, keyDim: 64, valueDim: 64 }, gate);
-    const step = stepOf(recurrences, random, "", runsOf([70], 0), make);
+  it.each(Object.entries(gates))("keeps a row that is not finite from those before it, %s", (name, gate) => {
+    const step = madeOnce(`a step of 70 rows of ${name}`, () => {
+      const random = new Random(8);
+      const make = makeRecurrence(random, { keyHeads: 1, heads: 1, keyDim: 64, valueDim: 64 }, gate);
+      return stepOf(recurrences, random, "", runsOf([70], 0), make);
+    });
     for (const value of [Number.POSITIVE_INFINITY, Number.NaN]) {
       const v = step.inputs.v.slice();
       v[45 * 64 + 3] = value;

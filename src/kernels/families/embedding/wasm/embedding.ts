@@ -118,6 +118,8 @@ const sharedBlock = new ArgumentBlock({
   n: "i32",
   k: "i32",
   groups: "i32",
+  first: "i32",
+  rows: "i32",
 });
 type SharedFields = FieldsOf<typeof sharedBlock>;
 
@@ -128,26 +130,35 @@ function sharedCode(shape: PanelShape, index: "i32" | "i64"): KernelCode {
     build: () => [
       kernelFunction(key, sharedBlock, (fields, { tile }, scope) => {
         const constants = new VectorConstants(scope);
-        const { indices, n, k, y, levels, panels, panelBytes } = fields;
+        const { indices, n, k, y, levels, panels, panelBytes, first, rows } = fields;
         const row = scope.local("i32", "row");
         const isKnown = scope.local("i32", "is_known");
         const table = scope.local("v128", "level_table");
         const at = scope.local("ptr", "at");
+        const fill = (value: number) =>
+          forLanes({ scope, constants, count: k, pointers: [[y]] }, (lanes) => [
+            lanes.store(y, constants.floats(value)),
+          ]);
         return [
           constants.prepare,
           shape.hasLevels ? table.set(v128.load(levels)) : [],
-          readIndex(index, { indices, rows: n, tile, row, isKnown }),
+          readIndex(index, { indices, rows, tile, row, isKnown }),
+          row.set(i32.sub(row, first)),
           y.set(elementAt(y, i32.mul(tile, k), 4)),
           when(
             isKnown,
             [
-              at.set(elementAt(panels, i32.div_u(row, int(shape.rows)), panelBytes)),
-              row.set(i32.rem_u(row, int(shape.rows))),
-              readGroups({ shape, scope, constants, table, row, at }, fields),
+              when(
+                i32.lt_u(row, n),
+                [
+                  at.set(elementAt(panels, i32.div_u(row, int(shape.rows)), panelBytes)),
+                  row.set(i32.rem_u(row, int(shape.rows))),
+                  readGroups({ shape, scope, constants, table, row, at }, fields),
+                ],
+                fill(0),
+              ),
             ],
-            forLanes({ scope, constants, count: k, pointers: [[y]] }, (lanes) => [
-              lanes.store(y, constants.floats(Number.NaN)),
-            ]),
+            fill(Number.NaN),
           ),
         ];
       }),
@@ -292,7 +303,7 @@ export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<Share
   layouts: ["panel16", "panel32"],
   bits: [1, 2, 3, 4, 5, 6, 7, 8],
   readsMinima: true,
-  step({ weights, indices, y }, place) {
+  step({ weights, indices, y, first, rows }, place) {
     const shape = panelShape(weights);
     const { n, k, groups, panelBytes, firstPanel, frontBytes } = panelSizes(weights, shape);
     const packed = place.read(weights.bytes);
@@ -306,6 +317,8 @@ export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<Share
       n,
       k,
       groups,
+      first,
+      rows,
     };
     const code = sharedCode(shape, indexType(indices));
     return { phases: [{ code, tiles: indices.length, args: sharedBlock.encode(values) }] };
