@@ -152,14 +152,14 @@ four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8m
 applied. That is at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of 128 end below
 KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores with i8mm. In
 groups of 32, scales and sums add 28 to 136 instructions for 1024 weights: 12.5 is the end of two units. Masks by the units
-for integers, through memory, would free a unit on N1 and delay A55.
+for integers, through memory, were not tried.
 
 Two to 15 rows share what is loaded and masked: tiles of four rows, of two where a width is odd, keep their sums in registers.
 Results have the bits of one row's. With 4 bits in groups of 32, 1024 weights take 64 dot products, 8 subtractions and 8
 multiply-adds a row, 32 masks a tile and 16 instructions for scales. That is 120 vector instructions for one row, 208 for
-two, 368 for four and 728 for eight: N1 has nothing to gain beyond 1.7, 3.1 and 6.1 times the time of one row, unless memory
-is what one row waits for. From four rows on, cores with i8mm take matrix products of two rows, half as many. From 16 rows
-on, a panel is unpacked to bytes once for all.
+two, 368 for four and 728 for eight: N1 cannot do them in less than 1.7, 3.1 and 6.1 times the time of one row, unless memory
+is what one row waits for; by the model they take 1.9, 3.2 and 6.3 times. From four rows on, cores with i8mm take matrix
+products of two rows, half as many. From 16 rows on, a panel is unpacked to bytes once for all.
 
 Groups of more than 128, and channels, are summed as integers over up to 1024 inputs before they become floats.
 
