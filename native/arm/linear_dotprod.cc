@@ -87,15 +87,49 @@ struct DotprodIsa {
   };
 };
 
+// Few rows, each a lane of a vector of activations, which has 4 k of 4 rows or 8 k of 2.
+struct DotprodFew {
+  using Isa = DotprodIsa;
+  static constexpr int kRowsOfSum = 1, kHalves = 1;
+  template <int Bits>
+  static constexpr int kRowStep = kFewRows<Bits>;
+
+  // 16 columns.
+  template <class T>
+  static inline LOWBIT_INLINE void multiply(const typename T::Weights& weights, const uint8_t* at,
+                                                            const int8_t* x, size_t, int32x4_t* sums) {
+    using Weights = typename T::Weights;
+    constexpr int kSteps = 4 / T::kRowStep;
+    each_index<4>([&](auto step) LOWBIT_INLINE {
+      const int8x16_t rows = vld1q_s8(x + 16 * (step / kSteps));
+      each_index<T::kUnits>([&](auto unit) LOWBIT_INLINE {
+        uint8x16_t bytes[Weights::kVectors];
+        each_index<Weights::kVectors>([&](auto v) LOWBIT_INLINE {
+          bytes[v] = vld1q_u8(at + 16 * (T::kBits * step + unit * Weights::kVectors + v));
+        });
+        weights.ready(bytes);
+        each_index<Weights::kLinks>([&](auto i) LOWBIT_INLINE {
+          const int8x16_t part = weights.template part<i>(bytes);
+          each_index<T::kRows>([&](auto row) LOWBIT_INLINE {
+            int32x4_t& sum = sums[(unit * T::kRows + row) * Weights::kLinks + i];
+            sum = vdotq_laneq_s32(sum, part, rows, kSteps * row + step % kSteps);
+          });
+        });
+      });
+    });
+  }
+};
+
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 8, 32,
+    {"linear_a8_wx_16x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 16, 32,
      gemm_scratch<DotprodIsa, Granularity::kRow>, prepare_gemm<DotprodIsa, Granularity::kRow>},
     {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 32,
-     dotprod_scratch<false, Granularity::kRow>, prepare_dotprod<false, Granularity::kRow>},
-    {"linear_a8b32_wx_8x32x4_neon_dotprod", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 8,
+     dotprod_scratch<DotprodFew, false, Granularity::kRow>, prepare_dotprod<DotprodFew, false, Granularity::kRow>},
+    {"linear_a8b32_wx_16x32x4_neon_dotprod", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 16,
      32, gemm_scratch<DotprodIsa, Granularity::kBlock>, prepare_gemm<DotprodIsa, Granularity::kBlock>},
     {"linear_a8b32_wx_1x32x4_neon_dotprod", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1,
-     32, dotprod_scratch<false, Granularity::kBlock>, prepare_dotprod<false, Granularity::kBlock>},
+     32, dotprod_scratch<DotprodFew, false, Granularity::kBlock>,
+     prepare_dotprod<DotprodFew, false, Granularity::kBlock>},
     {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 16,
      packed_linear_scratch<Granularity::kRow>, packed_linear_prepare<NeonDotprod, Granularity::kRow>},
     {"linear_a8b32_wx_1x16x4_neon_dotprod", "linear_a8b32", "panel16", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1,

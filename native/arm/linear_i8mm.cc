@@ -78,15 +78,66 @@ struct MatrixIsa {
   };
 };
 
+// Few rows, in twos. Packed vectors of 4 rows of weights and 4 k are turned into those of 2 rows and 8 k.
+struct MatrixFew {
+  using Isa = MatrixIsa;
+  static constexpr int kRowsOfSum = 2, kHalves = 2;
+  template <int Bits>
+  static constexpr int kRowStep = 2;
+
+  // Loads the vectors of a unit at 8 k: those of rows 0 and 1 of quads, then those of rows 2 and 3.
+  template <class T>
+  static inline LOWBIT_INLINE void load(const uint8_t* at, uint8x16_t (*bytes)[T::Weights::kVectors]) {
+    each_index<T::Weights::kVectors>([&](auto v) LOWBIT_INLINE {
+      const uint32x4_t low = vreinterpretq_u32_u8(vld1q_u8(at + 16 * v));
+      const uint32x4_t high = vreinterpretq_u32_u8(vld1q_u8(at + 16 * (T::kBits + v)));
+      bytes[0][v] = vreinterpretq_u8_u32(vzip1q_u32(low, high));
+      bytes[1][v] = vreinterpretq_u8_u32(vzip2q_u32(low, high));
+    });
+  }
+
+  // 16 columns.
+  template <class T>
+  static inline LOWBIT_INLINE void multiply(const typename T::Weights& weights, const uint8_t* at,
+                                                            const int8_t* x, size_t block_stride, int32x4_t* sums) {
+    using Weights = typename T::Weights;
+    each_index<2>([&](auto step) LOWBIT_INLINE {
+      int8x16_t rows[T::kBlocks];
+      each_index<T::kBlocks>([&](auto block) LOWBIT_INLINE {
+        rows[block] = vld1q_s8(x + block * block_stride + 16 * step);
+      });
+      each_index<T::kUnits>([&](auto unit) LOWBIT_INLINE {
+        uint8x16_t bytes[2][Weights::kVectors];
+        load<T>(at + 16 * (2 * T::kBits * step + unit * Weights::kVectors), bytes);
+        each_index<2>([&](auto half) LOWBIT_INLINE {
+          weights.ready(bytes[half]);
+          each_index<Weights::kLinks>([&](auto i) LOWBIT_INLINE {
+            const int8x16_t part = weights.template part<i>(bytes[half]);
+            each_index<T::kBlocks>([&](auto block) LOWBIT_INLINE {
+              int32x4_t& sum = sums[((2 * unit + half) * T::kBlocks + block) * Weights::kLinks + i];
+              sum = vmmlaq_s32(sum, rows[block], part);
+            });
+          });
+        });
+      });
+    });
+  }
+};
+
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm, 8, 32,
-     gemm_scratch<MatrixIsa, Granularity::kRow>, prepare_gemm<MatrixIsa, Granularity::kRow>},
+    {"linear_a8_wx_16x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm, 16,
+     32, gemm_scratch<MatrixIsa, Granularity::kRow>, prepare_gemm<MatrixIsa, Granularity::kRow>},
+    {"linear_a8_wx_4x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm, 4, 32,
+     dotprod_scratch<MatrixFew, true, Granularity::kRow>, prepare_dotprod<MatrixFew, true, Granularity::kRow>},
     {"linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
-     dotprod_scratch<true, Granularity::kRow>, prepare_dotprod<true, Granularity::kRow>},
-    {"linear_a8b32_wx_8x32x8_neon_i8mm", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm,
-     8, 32, gemm_scratch<MatrixIsa, Granularity::kBlock>, prepare_gemm<MatrixIsa, Granularity::kBlock>},
+     dotprod_scratch<MatrixFew, true, Granularity::kRow>, prepare_dotprod<MatrixFew, true, Granularity::kRow>},
+    {"linear_a8b32_wx_16x32x8_neon_i8mm", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm,
+     16, 32, gemm_scratch<MatrixIsa, Granularity::kBlock>, prepare_gemm<MatrixIsa, Granularity::kBlock>},
+    {"linear_a8b32_wx_4x32x8_neon_i8mm", "linear_a8b32", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm,
+     4, 32, dotprod_scratch<MatrixFew, true, Granularity::kBlock>,
+     prepare_dotprod<MatrixFew, true, Granularity::kBlock>},
     {"linear_a8b32_wx_1x32x4_neon_i8mm", "linear_a8b32", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
-     dotprod_scratch<true, Granularity::kBlock>, prepare_dotprod<true, Granularity::kBlock>},
+     dotprod_scratch<MatrixFew, true, Granularity::kBlock>, prepare_dotprod<MatrixFew, true, Granularity::kBlock>},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Neon : NeonVectors {
   }
 };
 
-// Products of a row of activations with an unpacked chunk of panel32.
+// Products of a row of activations with unpacked columns of panel32.
 struct NeonSums {
   // Steps of 4 k whose products, one per 16-bit sum, cannot overflow it.
   template <int Bits>
@@ -30,16 +30,15 @@ struct NeonSums {
                                                  : 1;
 
   template <int Bits, int Longest>
-  static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
+  static void add(const int8_t* columns, const int8_t* x, uint32_t length, int32x4_t* result) {
     constexpr uint32_t kTogether = std::min<uint32_t>(kSteps<Bits>, Longest / 4);
-    for (uint32_t quad = 0; quad < kQuads; quad++) result[quad] = vdupq_n_s32(0);
     for (const int8_t* end = x + length; x < end;) {
       int16x8_t low[kQuads], high[kQuads];
       for (uint32_t quad = 0; quad < kQuads; quad++) low[quad] = high[quad] = vdupq_n_s16(0);
       for (uint32_t s = 0; s < kTogether; s++, x += 4) {
         const int8x16_t row = vreinterpretq_s8_s32(vld1q_dup_s32(reinterpret_cast<const int32_t*>(x)));
-        for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16) {
-          const int8x16_t w = vld1q_s8(chunk);
+        for (uint32_t quad = 0; quad < kQuads; quad++, columns += 16) {
+          const int8x16_t w = vld1q_s8(columns);
           low[quad] = vmlal_s8(low[quad], vget_low_s8(w), vget_low_s8(row));
           high[quad] = vmlal_high_s8(high[quad], w, row);
         }

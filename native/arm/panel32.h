@@ -1,9 +1,10 @@
 // Shared by all kernels for panel32 weights: the bound call, its scratch, and the quantization of activations.
 //
-// Groups are processed in chunks whose sums stay below 2^22, so that sums are the low bits of a float of known exponent
-// (kMagic) and become floats by one subtraction. Chunks are the same for GEMV and GEMM, and their sums are scaled and
-// added in order: a row's results do not depend on other rows. With activations in blocks, a chunk is a block: total =
-// fma(sum * activation scale, scale, total).
+// Groups are processed in chunks. In groups of up to 128, sums stay below 2^22, so that they are the low bits of a
+// float of known exponent (kMagic) and become floats by one subtraction. Longer groups have longer chunks, of integers
+// that floats have exactly. Chunks are the same for GEMV and GEMM, and their sums are scaled and added in order: a
+// row's results do not depend on other rows. With activations in blocks, a chunk is a block: total = fma(sum *
+// activation scale, scale, total).
 #pragma once
 
 #include <arm_neon.h>
@@ -20,12 +21,15 @@ namespace {
 
 constexpr uint32_t kPanelRows = 32;
 constexpr uint32_t kQuads = kPanelRows / 4;
-// Longest chunk that 8-bit weights allow with any activations.
-constexpr uint32_t kChunkMax = 128;
+// Longest chunks of 8-bit weights and any activations whose sums stay below 2^22 and 2^24.
+constexpr uint32_t kChunkMax = 128, kLongChunk = 1024;
 
 // 1.5 * 2^23 as bits: added to an integer of magnitude under 2^22 it gives the bits of that float plus the integer.
 constexpr int32_t kMagicBits = 0x4b400000;
 constexpr float kMagic = 12582912.0f;
+
+// Initial values of an accumulator of a chunk: of a short one, and of a long one.
+alignas(16) constexpr int32_t kStarts[2][4] = {{kMagicBits, kMagicBits, kMagicBits, kMagicBits}, {}};
 
 // Quantized rows: int8 values, groups padded with zeros to a multiple of 32, rows interleaved as the kernel needs them.
 struct Activations {
@@ -36,13 +40,13 @@ struct Activations {
   // sums, the scale of a block or 1.
   float* sums;
   float* factors;
-  // Initial values of a chunk's accumulators: [row][chunk][starts][4].
+  // Initial values of a chunk's accumulators: [row][chunk][starts][4], or for twos of rows, 2 for each.
   int32_t* starts;
   // [row]
   float* scales;
   float* zeros;
   uint32_t row_stride, start_count;
-  bool in_blocks;
+  bool starts_in_twos, in_blocks;
 };
 
 struct Linear32 {
@@ -57,6 +61,7 @@ struct Linear32 {
   uint32_t chunk;
 
   uint32_t chunk_count() const { return weights.groups * ceil_div(weights.group_length, chunk); }
+  bool has_long_chunks() const { return chunk > kChunkMax; }
 };
 static_assert(sizeof(Linear32) <= kArgsMax);
 
@@ -191,7 +196,19 @@ inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, ui
   return vaddvq_s32(sum);
 }
 
-// Quantizes a row. A chunk's accumulators start with `factors` times its sum, plus kMagicBits.
+// Stores what a chunk's accumulators start with: `factors` times its sum, plus kMagicBits where chunks are short.
+inline void store_starts(const Linear32& args, uint32_t row, uint32_t chunk, const int32_t* factors, int32_t sum) {
+  const Activations& rows = args.rows;
+  const uint32_t rows_of_one = rows.starts_in_twos ? 2 : 1;
+  const int32_t base = args.has_long_chunks() ? 0 : kMagicBits;
+  const size_t vector = (size_t{row} / rows_of_one * args.chunk_count() + chunk) * rows.start_count;
+  int32_t* starts = rows.starts + 4 * vector + 2 * (row % rows_of_one);
+  for (uint32_t i = 0; i < rows.start_count; i++, starts += 4) {
+    if (rows.starts_in_twos) vst1_s32(starts, vdup_n_s32(factors[i] * sum + base));
+    else vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + base));
+  }
+}
+
 template <int RowStep>
 inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* factors) {
   const Panels& w = args.weights;
@@ -201,7 +218,6 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
   if (!rows.in_blocks) range = row_range(x, w.k);
   rows.scales[row] = range.scale;
   rows.zeros[row] = static_cast<float>(range.zero);
-  int32_t* starts = rows.starts + static_cast<size_t>(row) * args.chunk_count() * rows.start_count * 4;
   uint32_t chunk = 0;
   for (uint32_t g = 0; g < w.groups; g++) {
     const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
@@ -214,15 +230,14 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
       const size_t at = static_cast<size_t>(chunk) * rows.row_stride + row;
       rows.factors[at] = factor;
       rows.sums[at] = static_cast<float>(sum) * (w.has_minima ? factor : 1);
-      for (uint32_t i = 0; i < rows.start_count; i++, starts += 4)
-        vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + kMagicBits));
+      store_starts(args, row, chunk, factors, sum);
     }
   }
 }
 
 // Quantizes rows `first` .. `last - 1` of a tile; the tile with the last row adds the padding rows.
 template <int RowStep>
-inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* factors) {
+__attribute__((noinline)) inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* factors) {
   const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
   for (uint32_t row = first; row < last; row++) quantize_row<RowStep>(args, row, factors);
   if (last < args.m) return;

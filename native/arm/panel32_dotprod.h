@@ -1,30 +1,12 @@
-// GEMV of panel32 weights with the dot product instructions: by chains, or by unpacked chunks for codebooks. `Mixed`:
+// GEMV of panel32 weights: one row of activations by chains as far as they serve its weights, and few rows. `Mixed`:
 // products of unsigned by signed bytes exist, and serve the widths that gain from them.
 #pragma once
 
 #include "panel32_chain.h"
-#include "panel32_prepare.h"
-#include "panel32_rows.h"
+#include "panel32_few.h"
 
 namespace lowbit {
 namespace {
-
-// Products of a row of activations with an unpacked chunk of panel32.
-struct DotprodSums {
-  template <int, int>
-  static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
-    int32x4_t sum[kQuads];
-    for (int32x4_t& each : sum) each = vdupq_n_s32(0);
-    for (const int8_t* end = x + length; x < end; x += 16) {
-      const int8x16_t row = vld1q_s8(x);
-      each_index<4>([&](auto s) LOWBIT_INLINE {
-        for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16)
-          sum[quad] = vdotq_laneq_s32(sum[quad], vld1q_s8(chunk), row, s);
-      });
-    }
-    for (uint32_t quad = 0; quad < kQuads; quad++) result[quad] = sum[quad];
-  }
-};
 
 // Widths that gain from mixed products: those with a field of one bit on top of a byte.
 template <bool Mixed, int Bits>
@@ -32,51 +14,41 @@ constexpr bool kServed = !Mixed || Bits % 2 == 1;
 
 template <bool Mixed>
 struct ChainCode {
-  // Codebooks need a lookup, which a chain cannot do.
   template <int Bits, bool Levels>
   static constexpr Run run() {
-    if constexpr (!kServed<Mixed, Bits>) return nullptr;
-    else if constexpr (Levels) return rows_run<DotprodSums, Bits, true>;
+    if constexpr (!kServed<Mixed, Bits> || Levels) return nullptr;
     else return chain_run<Bits, Mixed>;
   }
 };
 
-// For minima and integer scales, which chains do not support.
-struct NumbersCode {
-  template <int Bits, bool Levels>
-  static constexpr Run run() {
-    return rows_run<DotprodSums, Bits, Levels>;
-  }
-};
+// Whether a chain serves a call. It has neither codebooks' lookups nor minima and integer scales.
+inline bool is_chained(const Linear32& args) {
+  return args.m == 1 && !args.weights.has_levels && !has_numbers(args.weights);
+}
 
-template <bool Mixed>
-size_t carve_rows(Linear32& args, uint8_t* base) {
-  const Panels& w = args.weights;
+template <class Few, bool Mixed>
+size_t carve_rows(Linear32& args, uint8_t* base, uint32_t threads) {
+  if (!is_chained(args)) return carve_few<Few>(args, base, threads);
   Carver carver{base};
-  carve_activations(carver, args, 1, w.has_levels || has_numbers(w) ? 0 : chain_starts<Mixed>(w));
+  carve_activations(carver, args, 1, chain_starts<Mixed>(args.weights));
   return carver.size;
 }
 
-template <bool Mixed, Granularity Of>
+template <class Few, bool Mixed, Granularity Of>
 size_t dotprod_scratch(const Call& call) {
-  Linear32 args;
+  Linear32 args{};
   read_call(args, call, Of);
-  return carve_rows<Mixed>(args, nullptr);
+  return carve_rows<Few, Mixed>(args, nullptr, call.threads);
 }
 
-template <bool Mixed, Granularity Of>
+template <class Few, bool Mixed, Granularity Of>
 void prepare_dotprod(Step& step, const Call& call) {
   const auto given = arguments_of<PackedLinearArguments>(call);
   Linear32& args = step.init<Linear32>();
   read_call(args, call, Of);
-  carve_rows<Mixed>(args, static_cast<uint8_t*>(given.scratch));
+  carve_rows<Few, Mixed>(args, static_cast<uint8_t*>(given.scratch), call.threads);
   split_panels(step, args, call.threads);
-  if constexpr (!Mixed)
-    if (has_numbers(args.weights)) {
-      step.run = choose_run<NumbersCode>(args.weights);
-      return;
-    }
-  step.run = choose_run<ChainCode<Mixed>>(args.weights);
+  step.run = is_chained(args) ? choose_run<ChainCode<Mixed>>(args.weights) : choose_run<FewCode<Few>>(args.weights);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 // the scales and, if there are any, zero points or offsets of minima.
 #pragma once
 
+#include "panel32_numbers.h"
 #include "panel32_prepare.h"
 #include "panel32_unpack.h"
 
@@ -14,15 +15,9 @@ namespace {
 // Bytes of activations per pass over the panels: they stay in the second-level cache.
 constexpr size_t kRowBytes = 512 << 10;
 
-struct UnpackedPanel {
+struct UnpackedPanel : PanelNumbers {
   int8_t* vectors;
-  // [group][kScaleFloats] each. There are zeros only with zero points or minima.
-  float* scales;
-  float* zeros;
 };
-
-// Initial values of an accumulator of a chunk.
-alignas(16) constexpr int32_t kStart[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
 // Place of 8 columns of a quad in an unpacked panel of `padded_k` columns.
 struct QuadColumns {
@@ -33,25 +28,17 @@ struct QuadColumns {
   size_t offset() const { return 4 * (quad * padded_k + column); }
 };
 
-// Floats of scales per group.
-template <class Isa>
-constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
-
 template <class Isa>
 inline size_t unpacked_bytes(const Panels& w) {
-  const size_t floats = round_up(sizeof(float) * kScaleFloats<Isa> * w.part_count(), 64);
-  return static_cast<size_t>(kPanelRows) * w.padded_k() + (w.has_offsets ? 2 : 1) * floats;
+  return static_cast<size_t>(kPanelRows) * w.padded_k() + sizeof(float) * number_floats<Isa>(w);
 }
 
 template <class Isa>
 inline UnpackedPanel unpacked_panel(const Linear32& args, uint32_t thread) {
   const Panels& w = args.weights;
   uint8_t* at = args.unpacked + thread * unpacked_bytes<Isa>(w);
-  UnpackedPanel panel;
-  panel.vectors = reinterpret_cast<int8_t*>(at);
-  panel.scales = reinterpret_cast<float*>(at + static_cast<size_t>(kPanelRows) * w.padded_k());
-  panel.zeros = panel.scales + (w.has_offsets ? kScaleFloats<Isa> * w.part_count() : 0);
-  return panel;
+  float* numbers = reinterpret_cast<float*>(at + static_cast<size_t>(kPanelRows) * w.padded_k());
+  return {panel_numbers<Isa>(w, numbers), reinterpret_cast<int8_t*>(at)};
 }
 
 template <class Isa, int Bits, bool Levels>
@@ -69,15 +56,8 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
       for (uint32_t quad = 0; quad < kQuads; quad++)
         Isa::store_weights(panel.vectors, {padded_k, quad, column}, low[quad], high[quad]);
     }
-    for (uint32_t i = 0; i < w.parts * kQuads; i++) {
-      const QuadPlace place{group, g, i % kQuads, i / kQuads};
-      const size_t to = kScaleFloats<Isa> * (g * w.parts + place.set) + 4 * Isa::kScaleCopies * place.quad;
-      const float32x4_t scales = quad_scales(w, place);
-      Isa::store_scales(panel.scales + to, scales);
-      if (w.has_minima) Isa::store_scales(panel.zeros + to, quad_offsets(w, place, scales));
-      else if (w.has_zeros) Isa::store_scales(panel.zeros + to, quad_zeros(w, group, place.quad));
-    }
   }
+  read_numbers<Isa>(w, index, panel);
 }
 
 // Numbers of a group besides scales.
@@ -96,6 +76,8 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
   const float* zeros = panel.zeros + 4 * Isa::kScaleCopies * quad;
   const float* chunk_sums = args.rows.sums + row;
   const float* factors = args.rows.factors + row;
+  const bool has_long = args.has_long_chunks();
+  const int32_t* start = kStarts[has_long];
   const int8_t* weights[Quads];
   for (int q = 0; q < Quads; q++) weights[q] = panel.vectors + 4 * (quad + q) * padded_k;
   const int8_t* x[Rows / Isa::kRowStep];
@@ -110,14 +92,21 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
       int32x4_t sums[Tile::kSums];
       each_index<Tile::kSums>(
-          [&](auto i) LOWBIT_INLINE { sums[i] = vreinterpretq_s32_s8(load_alone<0>(kStart)); });
+          [&](auto i) LOWBIT_INLINE { sums[i] = vreinterpretq_s32_s8(load_alone<0>(start)); });
       do {
         Tile::template multiply<Columns>(weights, x, sums);
         for (int q = 0; q < Quads; q++) weights[q] += 4 * Columns;
         for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * Columns;
       } while (weights[0] < end);
+      float32x4_t values[Tile::kSums];
+      if (has_long)
+        each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE { values[i] = vcvtq_f32_s32(sums[i]); });
+      else
+        each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
+          values[i] = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
+        });
       each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
-        float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
+        float32x4_t sum = values[i];
         if constexpr (Zeros == Beside::kZeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
         if constexpr (Factors) sum = Tile::template multiply_rows<i>(sum, factors);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));

@@ -14,7 +14,10 @@ inline void read_call(Linear32& args, const Call& call, Granularity activations)
   args.weights = read_panels(given.weights, kPanelRows, given.n);
   args.y = given.y;
   args.rows.in_blocks = activations == Granularity::kBlock;
-  args.chunk = args.weights.parts == 2 ? args.weights.part_length() : args.rows.in_blocks ? kBlockColumns : kChunkMax;
+  args.rows.starts_in_twos = false;
+  if (args.weights.parts == 2) args.chunk = args.weights.part_length();
+  else if (args.rows.in_blocks) args.chunk = kBlockColumns;
+  else args.chunk = args.weights.group_length > kChunkMax ? kLongChunk : kChunkMax;
 }
 
 // Splits panels into about eight tiles per thread of at most 128 KiB of weights each.

@@ -1,5 +1,6 @@
-// Up to 8 rows of activations by a panel32 panel: each chunk is unpacked to a buffer that all rows read. `Dot` supplies
-// sums<Bits, Longest>(chunk, x, length, sums), the products of a row with a chunk of 16 columns or a multiple of 32.
+// Up to 8 rows of activations by a panel32 panel: up to 128 columns at a time are unpacked to a buffer that all rows
+// read. `Dot` supplies add<Bits, Longest>(columns, x, length, sums), which adds the products of a row with 16 columns
+// or a multiple of 32.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -21,42 +22,57 @@ inline void unpack_chunk(const Panels& w, const uint8_t* at, uint32_t length, in
   }
 }
 
+// A chunk of rows of activations: from column `c` of group `g` on.
+struct RowsChunk {
+  const uint8_t* group;
+  uint32_t g, c, length, first, count;
+};
+
+// Adds the products of rows with the unpacked columns of a chunk.
+template <class Dot, int Bits, bool Levels>
+void add_columns(const Linear32& args, const RowsChunk& chunk, int32x4_t (*sums)[kQuads]) {
+  const Panels& w = args.weights;
+  const size_t padded_k = w.padded_k();
+  int8_t columns[kChunkMax * kPanelRows];
+  for (uint32_t done = 0; done < chunk.length; done += kChunkMax) {
+    const uint32_t at = chunk.c + done, length = std::min(kChunkMax, chunk.length - done);
+    unpack_chunk<Bits, Levels>(w, chunk.group + w.vectors_offset + 4 * Bits * at, length, columns);
+    const int8_t* x = args.rows.values + chunk.first * padded_k + chunk.g * w.group_length + at;
+    for (uint32_t row = 0; row < chunk.count; row++, x += padded_k) {
+      if (kMayPair<Bits, Levels> && w.parts == 2)
+        Dot::template add<Levels ? 8 : Bits, 16>(columns, x, length, sums[row]);
+      else Dot::template add<Levels ? 8 : Bits, 32>(columns, x, length, sums[row]);
+    }
+  }
+}
+
 template <class Dot, int Bits, bool Levels>
 void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t count) {
   const Panels& w = args.weights;
   const uint8_t* group = w.panel(panel);
-  const uint32_t padded_k = w.padded_k();
   const float* chunk_sums = args.rows.sums + first;
   const float* factors = args.rows.factors + first;
-  int8_t chunk[kChunkMax * kPanelRows];
   float32x4_t totals[kRowsAtOnce][kQuads];
   for (uint32_t row = 0; row < count; row++)
     for (float32x4_t& total : totals[row]) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
     for (uint32_t c = 0; c < w.group_length;
          c += args.chunk, chunk_sums += args.rows.row_stride, factors += args.rows.row_stride) {
-      const uint32_t length = std::min(args.chunk, w.group_length - c);
-      unpack_chunk<Bits, Levels>(w, group + w.vectors_offset + 4 * Bits * c, length, chunk);
-      // Zero points, or offsets of minima.
-      float32x4_t scales[kQuads], zeros[kQuads];
+      int32x4_t sums[kRowsAtOnce][kQuads] = {};
+      add_columns<Dot, Bits, Levels>(args, {group, g, c, std::min(args.chunk, w.group_length - c), first, count}, sums);
       for (uint32_t quad = 0; quad < kQuads; quad++) {
         const QuadPlace place{group, g, quad, set_of(w, c)};
-        scales[quad] = quad_scales(w, place);
-        zeros[quad] = w.has_minima  ? quad_offsets(w, place, scales[quad])
-                      : w.has_zeros ? quad_zeros(w, group, quad)
-                                    : vdupq_n_f32(0);
-      }
-      const int8_t* x = args.rows.values + static_cast<size_t>(first) * padded_k + g * w.group_length + c;
-      for (uint32_t row = 0; row < count; row++, x += padded_k) {
-        int32x4_t sums[kQuads];
-        if (kMayPair<Bits, Levels> && w.parts == 2) Dot::template sums<Levels ? 8 : Bits, 16>(chunk, x, length, sums);
-        else Dot::template sums<Levels ? 8 : Bits, 32>(chunk, x, length, sums);
-        for (uint32_t quad = 0; quad < kQuads; quad++) {
-          float32x4_t sum = vcvtq_f32_s32(sums[quad]);
-          if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros[quad], chunk_sums[row]);
+        const float32x4_t scales = quad_scales(w, place);
+        // Zero points, or offsets of minima.
+        const float32x4_t zeros = w.has_minima  ? quad_offsets(w, place, scales)
+                                  : w.has_zeros ? quad_zeros(w, group, quad)
+                                                : vdupq_n_f32(0);
+        for (uint32_t row = 0; row < count; row++) {
+          float32x4_t sum = vcvtq_f32_s32(sums[row][quad]);
+          if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros, chunk_sums[row]);
           float32x4_t& total = totals[row][quad];
-          total = vfmaq_f32(total, vmulq_n_f32(sum, factors[row]), scales[quad]);
-          if (w.has_minima) total = vfmsq_n_f32(total, zeros[quad], chunk_sums[row]);
+          total = vfmaq_f32(total, vmulq_n_f32(sum, factors[row]), scales);
+          if (w.has_minima) total = vfmsq_n_f32(total, zeros, chunk_sums[row]);
         }
       }
     }

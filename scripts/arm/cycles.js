@@ -3,7 +3,8 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { program } from "./emulator.js";
 
-const TURNS = 300;
+/** Turns of a loop that llvm-mca goes through: more than fill its queues, and as many instructions. */
+const turnsOf = (instructions) => Math.max(30, Math.ceil(20000 / instructions.length));
 
 /**
  * Cores by the names of our columns. LLVM's models let more instructions in each cycle than the cores do; `width` is what
@@ -40,7 +41,8 @@ function standalone(text) {
 const isProduct = (text) => /^(sdot|usdot|smmla) /.test(text);
 
 /**
- * All that runs, but less than a 250th of it: instructions that run equally often one after the other, with how often.
+ * All that runs, but less than a 250th of it: instructions that run equally often, as far as what runs between them does,
+ * with how often.
  * @param {Map<number, number>} counts
  * @returns {{ instructions: string[], count: number }[]}
  */
@@ -50,8 +52,7 @@ export function allStretches(counts, llvm) {
   const stretches = [];
   for (const [i, address] of addresses.entries()) {
     const count = counts.get(address);
-    if (address !== addresses[i - 1] + 4 || stretches.at(-1).count !== count)
-      stretches.push({ count, instructions: [] });
+    if (counts.get(addresses[i - 1]) !== count) stretches.push({ count, instructions: [] });
     stretches.at(-1).instructions.push(standalone(texts.get(address)));
   }
   const size = ({ count, instructions }) => count * instructions.length;
@@ -98,13 +99,14 @@ export function steadyLoop(counts, turns, llvm) {
  */
 export function cyclesOf(instructions, { cpu, width }, llvm, file) {
   writeFileSync(file, `${instructions.join("\n")}\n`);
+  const turns = turnsOf(instructions);
   const features = "-mattr=+dotprod,+i8mm,+bf16,+fullfp16";
-  const args = ["-mtriple=aarch64-linux-gnu", `-mcpu=${cpu}`, features, `-iterations=${TURNS}`, file];
+  const args = ["-mtriple=aarch64-linux-gnu", `-mcpu=${cpu}`, features, `-iterations=${turns}`, file];
   const dispatch = width ? [`-dispatch=${width}`] : [];
   const output = execFileSync(`llvm-mca-${llvm}`, [...dispatch, "-instruction-info=false", ...args], {
     encoding: "utf8",
     stdio: ["ignore", "pipe", "pipe"],
     maxBuffer: 1 << 28,
   });
-  return Number(output.match(/^Total Cycles: +(\d+)/m)?.[1]) / TURNS;
+  return Number(output.match(/^Total Cycles: +(\d+)/m)?.[1]) / turns;
 }

@@ -1,6 +1,7 @@
 /** Runs single linear rows in a small emulated program and counts the instructions that they execute. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import {
   baseFlags,
@@ -21,25 +22,26 @@ export const program = join(folder, "run_row");
 
 /** @typedef {{ row: string, m: number, n: number, k: number, bits: number, group: number }} RowCase */
 
-/** Sources of kernels; the others are about JavaScript, files and threads. */
-const notKernels = /^(addon|cores|mapped_file|memory|thread_pool)\.cc$/;
+/** Sources of the rows that are measured, and of what they call. */
+const measured = new Set(["cpu.cc", join("arm", "linear_dotprod.cc"), join("arm", "linear_i8mm.cc")]);
 
 /** Compiles the program with the compiler of releases, and the plugin. */
 export async function buildEmulated() {
   mkdirSync(folder, { recursive: true });
   const target = ["-target", "aarch64-linux-musl"];
   const bench = { file: join("arm", "bench", "run_row.cc"), features: [] };
-  const kernels = nativeSources("arm64").filter(({ file }) => !notKernels.test(file));
+  const kernels = nativeSources("arm64").filter(({ file }) => measured.has(file));
   const sources = [...kernels, ...librarySources("arm64", "aqlm"), bench];
-  const objects = await Promise.all(
-    sources.map(async (source) => {
-      const { file } = source;
-      const object = join(folder, objectName(file));
+  const objects = sources.map(({ file }) => join(folder, objectName(file)));
+  const queue = [...sources.entries()];
+  const compile = async () => {
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      const [i, source] = next;
       const flags = [...target, ...baseFlags(), ...fileFlags("arm64", source, "zig")];
-      await zig(["c++", ...flags, "-c", join(nativeFolder, file), "-o", object]);
-      return object;
-    }),
-  );
+      await zig(["c++", ...flags, "-c", join(nativeFolder, source.file), "-o", objects[i]]);
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, compile));
   await zig(["c++", ...target, ...objects, "-o", program]);
   const [, major, minor] =
     execFileSync("qemu-aarch64", ["--version"], { encoding: "utf8" }).match(/(\d+)\.(\d+)/) ?? [];

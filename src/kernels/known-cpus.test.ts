@@ -38,12 +38,12 @@ describe("4-bit linear layers of groups of 32", () => {
     ["cortex-a76", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
     ["neoverse-n1", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
     ["apple-m1", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
-    ["neoverse-n2", "panel32", "neon_dotprod", null, "neon_i8mm"],
-    ["neoverse-v1", "panel32", "neon_dotprod", null, "neon_i8mm"],
-    ["neoverse-v2", "panel32", "neon_dotprod", null, "neon_i8mm"],
-    ["apple-m2", "panel32", "neon_dotprod", null, "neon_i8mm"],
-    ["apple-m4", "panel32", "neon_dotprod", null, "sme2"],
-    ["arm-c1", "panel32", "neon_dotprod", null, "sme2"],
+    ["neoverse-n2", "panel32", "neon_dotprod", "neon_i8mm", "neon_i8mm"],
+    ["neoverse-v1", "panel32", "neon_dotprod", "neon_i8mm", "neon_i8mm"],
+    ["neoverse-v2", "panel32", "neon_dotprod", "neon_i8mm", "neon_i8mm"],
+    ["apple-m2", "panel32", "neon_dotprod", "neon_i8mm", "neon_i8mm"],
+    ["apple-m4", "panel32", "neon_dotprod", "neon_i8mm", "sme2"],
+    ["arm-c1", "panel32", "neon_dotprod", "neon_i8mm", "sme2"],
   ])("%s: %s; m = 1: %s, m = 4: %s, m = 512: %s", (cpu, layout, ...targets) => {
     expect(selectLayout({ ...weights, bits: 4 }, cpuWith(cpu)).name).toBe(layout);
     for (const [i, m] of [1, 4, 512].entries())

@@ -14,7 +14,7 @@ import { nativeFeatures } from "./native/rows.ts";
 import { packedQuery, selectKernel } from "./select.ts";
 import { wasmFeatures } from "./wasm/features.ts";
 
-const counts = isEmulated ? [3, 8, 9, 17] : [2, 3, 4, 5, 7, 8, 9, 16, 17, 34];
+const counts = isEmulated ? [3, 6, 9, 17] : [2, 3, 4, 5, 7, 8, 9, 16, 17, 34];
 const most = Math.max(...counts);
 const benchOf = (threads: number): Bench => ({ memory: heap, threads });
 
@@ -56,7 +56,7 @@ const cpus: readonly Cpu[] = [
 const shapes: readonly (readonly [number, number, number])[] = isEmulated
   ? [
       [33, 98, 64],
-      [20, 544, 544],
+      [20, 1056, 1056],
       [36, 272, 16],
     ]
   : [

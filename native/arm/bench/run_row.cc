@@ -11,17 +11,19 @@
 #include "../../panels.h"
 
 extern "C" lowbit::KernelLibrary lowbit_kernel_library();
+namespace lowbit {
+KernelRows linear_i8mm_rows();
+KernelRows linear_dotprod_rows();
+}  // namespace lowbit
 
 using namespace lowbit;
 
 namespace {
 
 const KernelRow* find_row(const char* name) {
-  for (size_t t = 0; t < kernel_table_count(); t++) {
-    const KernelRows table = kernel_rows(t);
+  for (const KernelRows& table : {linear_i8mm_rows(), linear_dotprod_rows(), lowbit_kernel_library().rows})
     for (size_t i = 0; i < table.count; i++)
       if (strcmp(table.rows[i].name, name) == 0) return &table.rows[i];
-  }
   return nullptr;
 }
 
@@ -127,7 +129,6 @@ void run(const KernelRow& row, const Shape& shape) {
 }  // namespace
 
 int main(int count, char** words) {
-  add_kernel_rows(lowbit_kernel_library().rows);
   const KernelRow* row = count == 7 ? find_row(words[1]) : nullptr;
   if (!row || (row->needs & ~cpu_features()) != 0) {
     fprintf(stderr, "run_row: expected ROW M N K BITS GROUP with a row that this CPU has\n");
