@@ -26,8 +26,6 @@ const weights = { bits: 4, groupSize: 32, mappingType: "codebook", algorithm: "m
 
 async function opened(path = checkpoint): Promise<Model> {
   const model = await loadCheckpoint(path);
-  // Factors of channels follow the configurations, so that what was measured is not quite what is written.
-  model.usual.scales = false;
   return quantize(model, [intxWeightOnly(weights), sharedEmbedding(weights)]);
 }
 
@@ -95,7 +93,6 @@ describe("a size", () => {
   it("has groups of 16 and 32 where scales have 8 bits", async () => {
     const model = await loadCheckpoint(checkpoint);
     const integers = { ...weights, scaleDType: "i8" } as const;
-    model.usual.scales = false;
     quantize(model, [intxWeightOnly(integers), sharedEmbedding(integers)]);
     const bytes = (await uniformBytes(4, 32)) + 50;
     const fitted = await fitSize(model, text, { ...reading, bytes });

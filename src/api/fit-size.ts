@@ -143,6 +143,17 @@ function compileOptions({ target, cpu, maxSeqLen }: FitSizeOptions): CompileMode
 
 type Configs = ReadonlyMap<string, QuantizationConfig>;
 
+/** Configurations and the bytes of the program that has them. */
+type Found = Pick<FittedSize, "bytes" | "configs">;
+
+interface Candidates {
+  readonly mixed: Found | null;
+  /** With the index of its bits and group size among the choices. */
+  readonly same: (Found & { readonly choice: number }) | null;
+  /** Measures what is chosen. */
+  readonly together: Sensitivity;
+}
+
 class SizeFit {
   readonly #model: Model;
   readonly #options: FitSizeOptions;
@@ -167,6 +178,26 @@ class SizeFit {
   }
 
   async run(text: string): Promise<FittedSize> {
+    const { mixed, same, together } = await this.#model.usual.held(() => this.#search(text));
+    // With the factors of channels that these configurations get.
+    const measured = async (found: Found | null) => {
+      if (!found) return null;
+      this.#model.configure(found.configs);
+      return { ...found, divergence: await together.divergence(found.configs) };
+    };
+    const [own, alike] = [await measured(mixed), await measured(same)];
+    const chosen = own && (!alike || own.divergence <= alike.divergence) ? own : alike;
+    if (!chosen)
+      throw new InvalidArgumentError(`bytes: found no choice of bits that takes at most ${this.#options.bytes}`);
+    this.#model.configure(chosen.configs);
+    const { bits, groupSize } = this.#items[0]!.configs[same?.choice ?? 0]!;
+    const uniform = alike && { bits, groupSize, bytes: alike.bytes, divergence: alike.divergence };
+    const { bytes, configs, divergence } = chosen;
+    return { bytes, configs, divergence, uniform };
+  }
+
+  /** The best choice by estimated costs, and the best that is the same for all matrices. */
+  async #search(text: string): Promise<Candidates> {
     const { bytes } = this.#options;
     const uniforms = Array.from({ length: this.#choices }, (_, choice) => this.#sizesOf(choice));
     const fitting = uniforms.flatMap(({ total }, choice) => (total <= bytes ? [choice] : []));
@@ -185,24 +216,14 @@ class SizeFit {
     const costOf = (choice: number) => sum(costs.map((item) => item[choice]!));
     const best = fitting.reduce((best, c) => (costOf(c) < costOf(best) ? c : best), fitting[0] ?? -1);
     const same =
-      best < 0 ? null : { bytes: uniforms[best]!.total, configs: this.#configs(this.#items.map(() => best)) };
-    const measured = async (found: Pick<FittedSize, "bytes" | "configs"> | null) =>
-      found && { ...found, divergence: await together.divergence(found.configs) };
-    const [own, alike] = [await measured(mixed), await measured(same)];
-    const chosen = own && (!alike || own.divergence <= alike.divergence) ? own : alike;
-    if (!chosen) throw new InvalidArgumentError(`bytes: found no choice of bits that takes at most ${bytes}`);
-    this.#model.configure(chosen.configs);
-    const { bits, groupSize } = this.#items[0]!.configs[Math.max(0, best)]!;
-    const uniform = alike && { bits, groupSize, bytes: alike.bytes, divergence: alike.divergence };
-    return { ...chosen, uniform };
+      best < 0
+        ? null
+        : { bytes: uniforms[best]!.total, configs: this.#configs(this.#items.map(() => best)), choice: best };
+    return { mixed, same, together };
   }
 
   /** The choice of least cost whose program fits, with left-over bytes spent; null where none fits. */
-  #spend(
-    sizes: readonly number[][],
-    costs: readonly number[][],
-    fixed: number,
-  ): Pick<FittedSize, "bytes" | "configs"> | null {
+  #spend(sizes: readonly number[][], costs: readonly number[][], fixed: number): Found | null {
     const { bytes } = this.#options;
     const items = sizes.map((bytes, i) => ({ bytes, costs: costs[i]! }));
     let room = bytes - fixed;

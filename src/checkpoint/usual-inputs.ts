@@ -42,15 +42,27 @@ export class UsualInputs {
   #measured: Promise<Measured> | null = null;
   /** Whether channels are scaled by factors of typical inputs. */
   #scales = true;
+  #isHeld = false;
 
   constructor(model: ConfiguredModel) {
     this.#model = model;
     this.#channels = new ScaledChannels(model);
   }
 
-  /** Forgets what was measured, since factors depend on configurations. */
+  /** Forgets what was measured, since factors depend on configurations; does nothing while a search holds it. */
   forget(): void {
-    this.#measured = null;
+    if (!this.#isHeld) this.#measured = null;
+  }
+
+  /** Runs a search among configurations, all of which are tried with the factors of the present ones. */
+  async held<T>(search: () => Promise<T>): Promise<T> {
+    this.#isHeld = true;
+    try {
+      return await search();
+    } finally {
+      this.#isHeld = false;
+      this.forget();
+    }
   }
 
   /** Whether channels are scaled; false where they are scaled in another way. */
