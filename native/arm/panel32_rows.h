@@ -9,7 +9,7 @@
 namespace lowbit {
 namespace {
 
-constexpr uint32_t kRowsAtOnce = 8;
+constexpr uint32_t kPassRows = 8;
 
 // Unpacks `length` k of a panel to [k / 4][quad][16] signed bytes.
 template <int Bits, bool Levels>
@@ -52,13 +52,13 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
   const uint8_t* group = w.panel(panel);
   const float* chunk_sums = args.rows.sums + first;
   const float* factors = args.rows.factors + first;
-  float32x4_t totals[kRowsAtOnce][kQuads];
+  float32x4_t totals[kPassRows][kQuads];
   for (uint32_t row = 0; row < count; row++)
     for (float32x4_t& total : totals[row]) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
     for (uint32_t c = 0; c < w.group_length;
          c += args.chunk, chunk_sums += args.rows.row_stride, factors += args.rows.row_stride) {
-      int32x4_t sums[kRowsAtOnce][kQuads] = {};
+      int32x4_t sums[kPassRows][kQuads] = {};
       add_columns<Dot, Bits, Levels>(args, {group, g, c, std::min(args.chunk, w.group_length - c), first, count}, sums);
       for (uint32_t quad = 0; quad < kQuads; quad++) {
         const QuadPlace place{group, g, quad, set_of(w, c)};
@@ -86,9 +86,9 @@ void rows_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
   if (phase == 0) return quantize_rows<1>(args, tile, nullptr);
   const uint32_t begin = tile * args.panels_per_tile;
   const uint32_t end = std::min(args.weights.panel_count, begin + args.panels_per_tile);
-  for (uint32_t row = 0; row < args.m; row += kRowsAtOnce)
+  for (uint32_t row = 0; row < args.m; row += kPassRows)
     for (uint32_t panel = begin; panel < end; panel++)
-      rows_panel<Dot, Bits, Levels>(args, panel, row, std::min(kRowsAtOnce, args.m - row));
+      rows_panel<Dot, Bits, Levels>(args, panel, row, std::min(kPassRows, args.m - row));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ class CheckedBytes {
   }
 
   fail(place: Place, problem: string, options?: ErrorOptions): never {
-    throw new InvalidFileError(this.file, `${pathOf(place) || "root"}: ${problem}`, options);
+    throw new InvalidFileError(this.file, `${place() || "root"}: ${problem}`, options);
   }
 
   check(place: Place, offset: number, length: number): void {
@@ -51,20 +51,10 @@ class CheckedBytes {
   }
 }
 
-/** Where a value is: a field of a table, or an element of it. Its path is made for messages only. */
-interface Place {
-  /** Null for the root. */
-  readonly parent: Place | null;
-  readonly field: Field | null;
-  /** Index of the element; -1 for the field itself. */
-  readonly index: number;
-}
+/** Gives the path of a value from the root, which is made for messages only; "" for the root. */
+type Place = () => string;
 
-function pathOf({ parent, field, index }: Place): string {
-  if (!parent || !field) return "";
-  const before = pathOf(parent);
-  return `${before === "" ? "" : `${before}.`}${field.name}${index < 0 ? "" : `[${index}]`}`;
-}
+const root: Place = () => "";
 
 /**
  * One table. Accessors return the schema's default for an absent scalar and null for an absent string, table or vector.
@@ -98,7 +88,7 @@ export class FlatTable {
 
   /** Field path from the root, for messages. */
   get path(): string {
-    return pathOf(this.#place);
+    return this.#place();
   }
 
   fail(field: Field, problem: string): never {
@@ -177,7 +167,7 @@ export class FlatTable {
   }
 
   #placeOf(field: Field, index = -1): Place {
-    return { parent: this.#place, field, index };
+    return () => `${this.path && `${this.path}.`}${field.name}${index < 0 ? "" : `[${index}]`}`;
   }
 
   #safe(field: Field, value: bigint): number {
@@ -221,7 +211,6 @@ export class FlatTable {
 /** The root table of a FlatBuffer; `file` names it in errors. */
 export function rootTable(file: string, bytes: Uint8Array): FlatTable {
   const data = new CheckedBytes(file, bytes);
-  const root = { parent: null, field: null, index: -1 };
   data.check(root, 0, 4);
   return new FlatTable(data, root, 0);
 }

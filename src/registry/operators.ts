@@ -15,12 +15,8 @@ import {
 import { reductionOperators, reductionRoutines } from "../executorch/operators/reduction.ts";
 import { attentionOperator } from "../ops/attention.ts";
 import { selectOperator, softcapOperator } from "../ops/elementwise.ts";
-import {
-  embeddingFloatOperator,
-  embeddingPackedOperators,
-  embeddingRowsOperator,
-  embeddingSharedOperators,
-} from "../ops/embedding.ts";
+import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "../ops/embedding.ts";
+import { embeddingRowsOperator } from "../ops/embedding-rows.ts";
 import { expertOperators } from "../ops/experts.ts";
 import { clampedGateOperator, gateHalvesOperator, gateOperator } from "../ops/gate.ts";
 import { int4Operators } from "../ops/int4.ts";
