@@ -16,11 +16,17 @@ import type { SlotWeight } from "./stored/slot-weight.ts";
 
 /** What choosing factors needs of a model. */
 export interface ScaledModel {
+  /** The network, which knows the activations that can be scaled. */
   readonly network: Network;
+  /** The float weights, and the tokenizer of the typical inputs. */
   readonly checkpoint: Checkpoint;
+  /** The configuration of a slot's weight; undefined for float weights. */
   configOf(name: string): QuantizationConfig | undefined;
+  /** Slot and stored name of a weight. */
   slotWeight(name: string): SlotWeight;
+  /** The quantized format in which a weight is stored; null for floats. */
   storedFormat(name: string): string | null;
+  /** A weight that is kept in the bits in which it is stored; null for others. */
   keptAsStored(name: string): LowBitTensor | null;
 }
 
@@ -29,7 +35,9 @@ export type ChannelFactors = ReadonlyMap<ScalableActivation, Float32Array>;
 
 /** How a weight [n, k], or a vector [n], is scaled: w[r][c] * columns[c] / rows[r]; null for factors of 1. */
 export interface ChannelScaling {
+  /** Factors of columns [k]. */
   readonly columns: Float32Array | null;
+  /** Divisors of rows [n]. */
   readonly rows: Float32Array | null;
 }
 

@@ -17,12 +17,15 @@ import { usualPower } from "./usual-power.ts";
 
 /** What typical inputs need of a model. */
 interface ConfiguredModel extends ScaledModel, WalkedModel {
+  /** Configurations by slot name. */
   readonly configs: ReadonlyMap<string, QuantizationConfig>;
 }
 
 /** How a vector is wanted, as in `WeightUse`. */
 interface VectorUse {
+  /** Aborts measuring; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
+  /** Whether the tied embedding and head share one table, which is not scaled. */
   readonly sharesTied?: boolean | undefined;
 }
 

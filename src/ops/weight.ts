@@ -76,6 +76,7 @@ export function checkWeight(weight: Weight): void {
 
 export interface FloatFormat extends WeightFormat {
   readonly kind: "float";
+  /** Type of the stored values. */
   readonly dtype: "f32" | "f16" | "bf16";
 }
 

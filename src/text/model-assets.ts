@@ -10,7 +10,7 @@ import { Tokenizer } from "./tokenizer.ts";
 export interface ModelAssets {
   /** Contents of tokenizer.json, null when absent. */
   readonly tokenizerJson: string | null;
-  /** tokenizer.json in place of its text, parsed; null or absent where there is the text. */
+  /** Contents of tokenizer.json, parsed, where they are kept in another form than its text; null or absent otherwise. */
   readonly tokenizer?: unknown;
   /** Contents of tokenizer_config.json, null when absent. */
   readonly tokenizerConfig: string | null;
