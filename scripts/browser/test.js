@@ -60,7 +60,7 @@ const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, rea
 const { aqlmWeight } = await import("../../dist/aqlm/index.js");
 
 /** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, models of texts, recurrent layers and experts. */
-const PAGE_BYTES_MAX = 261e3;
+const PAGE_BYTES_MAX = 262e3;
 
 /** Scripts of a visit before a model is chosen, and all that it loads until then, both compressed. */
 const START_SCRIPTS_MAX = 12_000;
