@@ -48,3 +48,18 @@ test("they serve, and a changed tokenizer.json is read in their place", async ()
   expect(await idsOf(path)).toEqual([28, 26, 7, 4]);
   expect(await idsOf(changed)).toEqual([27, 4, 26, 28]);
 });
+
+test("a program that they would make much larger has none", async () => {
+  const folder = await temporaryFolder();
+  const many = Object.fromEntries(Array.from({ length: 40_000 }, (_, i) => [`t${i}`, i + 29]));
+  const large = { model: { ...tokenizerFile.model, vocab: { ...tokenizerFile.model.vocab, ...many } } };
+  await writeTinyCheckpoint(join(folder, "tiny"));
+  writeFileSync(join(folder, "tiny", "tokenizer.json"), JSON.stringify(large));
+  const model = await loadCheckpoint(join(folder, "tiny"));
+  const path = join(folder, "tiny.pte");
+  await exportProgram(model, path).finally(() => model.close());
+  const source = await openFile(path);
+  const { namedData } = await readProgram(source).finally(() => source.close());
+  expect([...namedData.keys()]).toContain("tokenizer.json");
+  expect([...namedData.keys()]).not.toContain("tokenizer.tables");
+});

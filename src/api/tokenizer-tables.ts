@@ -4,10 +4,14 @@ import { LowbitError } from "../errors.ts";
 import type { JsonFile } from "../formats/json.ts";
 import { TOKENIZER_KEY } from "../language/assets.ts";
 import type { Program } from "../program/program.ts";
+import { fileBytes } from "../program/write.ts";
 import { decodeTokenizer, encodeTokenizer } from "../text/tokenizer/tables.ts";
 
 const KEY = "tokenizer.tables";
 const DIGEST_BYTES = 32;
+/** Tables are no larger than this, or than this share of a program: Gemma's would be a tenth of its 270M model. */
+const BYTES_MAX = 2 ** 18;
+const SHARE_MAX = 1 / 32;
 
 const digestOf = (file: Uint8Array) => createHash("sha256").update(file).digest();
 
@@ -29,10 +33,10 @@ function tablesOf(file: JsonFile): Uint8Array | null {
   return tables;
 }
 
-/** A program with tables of its tokenizer, where it has one that there are tables for. */
+/** A program with tables of its tokenizer, where it has one that there are tables for and they are a small part of it. */
 export function withTokenizerTables(program: Program, file: JsonFile | null): Program {
   const tables = file && tablesOf(file);
-  if (!tables) return program;
+  if (!tables || tables.length > Math.max(BYTES_MAX, SHARE_MAX * fileBytes(program))) return program;
   const source = { byteLength: tables.length, read: async () => tables };
   return { ...program, namedData: new Map([...program.namedData, [KEY, source]]) };
 }
