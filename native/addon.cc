@@ -219,8 +219,6 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
       return nullptr;
     }
     plan->add({kernel_row(call.kernel), call.scalars, call.buffers}, call.slopes, call.scratch_bytes);
-    for (const void* buffer : call.buffers)
-      if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }
   napi_value external = nullptr;
   auto release = [](napi_env, void* data, void*) { delete static_cast<PlanHandle*>(data); };
@@ -285,6 +283,9 @@ struct AsyncRun {
   napi_deferred deferred;
   // Keep the memory of the abort flag and of the times alive.
   napi_ref abort, times;
+  // Regions whose array buffers were finalized during the run: those of an environment that ends, even while plans read
+  // them.
+  std::vector<std::shared_ptr<Region>> regions;
 };
 
 // Runs on the JavaScript thread; `env` is null when that thread is about to end.
@@ -314,7 +315,7 @@ void end_run(void* context) {
   environment->changed.notify_all();
 }
 
-// Ends all runs early and waits for them: memory that no plan holds is freed with the environment.
+// Ends all runs early and waits for them: memory that is no region is freed with the environment.
 void stop_runs(void* data) {
   Environment& environment = **static_cast<EnvironmentHandle*>(data);
   std::unique_lock<std::mutex> lock(environment.mutex);
@@ -352,7 +353,7 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   napi_get_instance_data(env, &data);
   napi_deferred deferred;
   if (napi_create_promise(env, &deferred, &promise) != napi_ok) return nullptr;
-  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, deferred, nullptr, nullptr};
+  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, deferred, nullptr, nullptr, {}};
   napi_create_reference(env, args[2], 1, &run->abort);
   run->abort_flag = static_cast<int32_t*>(data_of(env, args[2]));
   double* times = static_cast<double*>(data_of(env, args[3]));
@@ -368,16 +369,29 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   return promise;
 }
 
+struct BufferRegion {
+  EnvironmentHandle environment;
+  std::shared_ptr<Region> region;
+};
+
+// Finalizes an array buffer: its region lives as long as the runs that are under way.
+void release_region(napi_env, void*, void* hint) {
+  const std::unique_ptr<BufferRegion> buffer(static_cast<BufferRegion*>(hint));
+  std::lock_guard<std::mutex> lock(buffer->environment->mutex);
+  for (AsyncRun* run : buffer->environment->runs) run->regions.push_back(buffer->region);
+}
+
 // An ArrayBuffer that keeps the region alive; null for no region.
 napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
   napi_value result;
   napi_get_null(env, &result);
-  if (!region) return result;
-  auto* held = new std::shared_ptr<Region>(std::move(region));
-  auto release = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<Region>*>(hint); };
-  Region& memory = **held;
-  if (napi_create_external_arraybuffer(env, memory.data(), memory.size(), release, held, &result) != napi_ok)
-    delete held;
+  void* environment = nullptr;
+  napi_get_instance_data(env, &environment);
+  if (!region || !environment) return result;
+  Region& memory = *region;
+  auto* buffer = new BufferRegion{*static_cast<EnvironmentHandle*>(environment), std::move(region)};
+  if (napi_create_external_arraybuffer(env, memory.data(), memory.size(), release_region, buffer, &result) != napi_ok)
+    delete buffer;
   return result;
 }
 

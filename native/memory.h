@@ -1,5 +1,4 @@
-// Memory that JavaScript and plans share, freed when the last of them releases it. A JavaScript environment that ends
-// detaches its array buffers without telling us, even while a plan reads them.
+// Memory that JavaScript and runs of plans share, freed when the last of them releases it.
 #pragma once
 
 #include <cstddef>

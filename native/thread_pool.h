@@ -4,21 +4,17 @@
 
 #include <atomic>
 #include <cstdint>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "kernel.h"
-#include "memory.h"
 
 namespace lowbit {
 
-// Steps in order. The memory that their arguments point to must outlive the plan's runs; `holds` is the part of it that
-// the plan owns.
+// Steps in order. The memory that their arguments point to must outlive the plan's runs.
 struct Plan {
   std::vector<Step> steps;
-  std::set<std::shared_ptr<Region>> holds;
 };
 
 // Is called when a plan has ended.
