@@ -216,8 +216,12 @@ function runnable<A>(
   index: number,
   argumentsOf: (args: A) => NativeArguments,
 ): Kernel<A> {
+  // A call is asked for its scratch and then encoded.
+  const known = new WeakMap<A & object, NativeArguments>();
   const encode = (args: A, scratch: Uint8Array): NativeCall => {
-    const { scalars, buffers } = argumentsOf(args);
+    const found = known.get(args as A & object) ?? argumentsOf(args);
+    known.set(args as A & object, found);
+    const { scalars, buffers } = found;
     return { target: "native", kernel: index, scalars, buffers: [...buffers, scratch] };
   };
   return {
