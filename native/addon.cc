@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "js_values.h"
 #include "kernel.h"
 #include "kernel_library.h"
 #include "memory.h"
@@ -19,25 +20,6 @@
 
 namespace lowbit {
 namespace {
-
-void throw_error(napi_env env, const char* message) { napi_throw_error(env, nullptr, message); }
-
-void set(napi_env env, napi_value object, const char* name, napi_value value) {
-  napi_set_named_property(env, object, name, value);
-}
-
-napi_value number(napi_env env, double value) {
-  napi_value result;
-  napi_create_double(env, value, &result);
-  return result;
-}
-
-napi_value text(napi_env env, const char* value) {
-  napi_value result;
-  if (value) napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
-  else napi_get_null(env, &result);
-  return result;
-}
 
 // KernelRow::groups as [{ m, longest }]; null where none is set
 napi_value group_limits(napi_env env, const KernelRow& row) {
@@ -103,34 +85,6 @@ napi_value count_cores_js(napi_env env, napi_callback_info info) {
   std::set<uint32_t> cpus;
   for (uint32_t cpu = 0; cpu < limit; cpu++) cpus.insert(cpu);
   return number(env, count_cores(root, cpus));
-}
-
-// The memory of a typed array and its number of elements; null for other values. JavaScript keeps the arrays alive as
-// long as the plan.
-void* data_of(napi_env env, napi_value value, size_t* length) {
-  napi_typedarray_type type;
-  size_t offset;
-  void* data = nullptr;
-  napi_value buffer;
-  *length = 0;
-  return napi_get_typedarray_info(env, value, &type, length, &data, &buffer, &offset) == napi_ok ? data : nullptr;
-}
-
-void* data_of(napi_env env, napi_value value) {
-  size_t length;
-  return data_of(env, value, &length);
-}
-
-// The numbers of a Float64Array; empty for other values.
-std::vector<double> doubles_of(napi_env env, napi_value value) {
-  napi_typedarray_type type;
-  size_t length, offset;
-  void* data = nullptr;
-  napi_value buffer;
-  const napi_status status = napi_get_typedarray_info(env, value, &type, &length, &data, &buffer, &offset);
-  if (status != napi_ok || type != napi_float64_array || length == 0) return {};
-  const double* numbers = static_cast<const double*>(data);
-  return {numbers, numbers + length};
 }
 
 struct CallArguments {

@@ -36,7 +36,7 @@ function tablesOf(file: JsonFile): Uint8Array | null {
 /** A program with tables of its tokenizer, where it has one that there are tables for and they are a small part of it. */
 export function withTokenizerTables(program: Program, file: JsonFile | null): Program {
   const tables = file && tablesOf(file);
-  if (!tables || tables.length > Math.max(BYTES_MAX, SHARE_MAX * fileBytes(program))) return program;
+  if (!tables || (tables.length > BYTES_MAX && tables.length > SHARE_MAX * fileBytes(program))) return program;
   const source = { byteLength: tables.length, read: async () => tables };
   return { ...program, namedData: new Map([...program.namedData, [KEY, source]]) };
 }

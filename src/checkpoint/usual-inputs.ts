@@ -43,8 +43,8 @@ export class UsualInputs {
   readonly #model: ConfiguredModel;
   readonly #channels: ScaledChannels;
   #measured: Promise<Measured> | null = null;
-  /** Whether channels are scaled by factors of typical inputs. */
-  #scales = true;
+  /** Whether channels are scaled by factors of typical inputs; false where they are scaled in another way. */
+  scales = true;
   #isHeld = false;
 
   constructor(model: ConfiguredModel) {
@@ -68,15 +68,6 @@ export class UsualInputs {
     }
   }
 
-  /** Whether channels are scaled; false where they are scaled in another way. */
-  get scales(): boolean {
-    return this.#scales;
-  }
-
-  set scales(value: boolean) {
-    this.#scales = value;
-  }
-
   /** Mean squares by slot name; empty where no configuration uses them, and without a tokenizer. */
   async power(signal?: AbortSignal): Promise<ReadonlyMap<string, Float32Array>> {
     return (await this.#measure(signal)).power;
@@ -84,13 +75,13 @@ export class UsualInputs {
 
   /** How a slot's weight is scaled before it is quantized. */
   async scaling(name: string, signal?: AbortSignal): Promise<ChannelScaling> {
-    if (!this.#scales || !this.#channels.concerns(name)) return unscaled;
+    if (!this.scales || !this.#channels.concerns(name)) return unscaled;
     return this.#channels.scaling(name, (await this.#measure(signal)).factors);
   }
 
   /** A norm's factors or a bias, divided by factors of channels; null for those that are not. */
   scaledVector({ name, role, shape }: WeightSlot, { signal, sharesTied = false }: VectorUse): FloatWeight | null {
-    if (role !== "vector" || !this.#scales || !this.#channels.concerns(name)) return null;
+    if (role !== "vector" || !this.scales || !this.#channels.concerns(name)) return null;
     if (sharesTied && this.#channels.isForTied(name)) return null;
     const { tensors } = this.#model.checkpoint;
     const offset = this.#channels.normOffset(name);
@@ -119,7 +110,7 @@ export class UsualInputs {
   async #read(signal?: AbortSignal): Promise<Measured> {
     const factors = new Map<ScalableActivation, Float32Array>();
     const visit = async (layer: LinearLayer) => {
-      if (this.#scales) await this.#channels.choose(layer, factors);
+      if (this.scales) await this.#channels.choose(layer, factors);
     };
     return { power: await usualPower(this.#model, { signal, visit }), factors };
   }

@@ -187,9 +187,9 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
           if (args.weights.parts == 2)
             return shared_panels<Isa, Bits, Levels, RunBlocks::kPair>(args, first, last, row, rows);
         // Vectors of 64 bytes have time for the tests that this saves.
-        if (kHalves<Isa> && args.rows.block_length == 32)
-          return shared_panels<Isa, Bits, Levels, kHalves<Isa> ? RunBlocks::kRun : RunBlocks::kRuns>(args, first, last,
-                                                                                                     row, rows);
+        if constexpr (kHalves<Isa>)
+          if (args.rows.block_length == 32)
+            return shared_panels<Isa, Bits, Levels, RunBlocks::kRun>(args, first, last, row, rows);
         return shared_panels<Isa, Bits, Levels, RunBlocks::kRuns>(args, first, last, row, rows);
       }
     each_index<kMost>([&](auto i) LOWBIT_INLINE {

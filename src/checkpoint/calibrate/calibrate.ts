@@ -209,8 +209,9 @@ class Calibration {
     this.#doneWeights += n * k;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
-    for (let r = 0, i = 0; r < n; r++)
-      for (let c = 0; c < k; c++, i++) values[i] = (values[i]! * (rows?.[r] ?? 1)) / (columns?.[c] ?? 1);
+    if (columns || rows)
+      for (let r = 0, i = 0; r < n; r++)
+        for (let c = 0; c < k; c++, i++) values[i] = (values[i]! * (rows?.[r] ?? 1)) / (columns?.[c] ?? 1);
     return values;
   }
 
