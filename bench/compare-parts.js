@@ -6,6 +6,7 @@ import { EngineProcess } from "./engine-process.js";
 import { ggufOf } from "./make-model.js";
 import { ikBenchOf } from "./peer-ik.js";
 import { peerModelOf } from "./peer-python.js";
+import { transformersModelOf } from "./peer-transformers.js";
 import { cacheOf, programOf } from "./programs.js";
 import { median } from "./report.js";
 
@@ -234,8 +235,15 @@ const inPython = (engine, name) => async (/** @type {Plan} */ plan) => {
 const openvino = inPython("openvino", "OpenVINO GenAI int4 g32");
 const onnxruntime = inPython("onnxruntime", "ONNX Runtime GenAI int4 g32");
 
+/** transformers.js in Node, on the model of ONNX Runtime's part. */
+async function transformers(plan) {
+  const path = await transformersModelOf(plan.shape);
+  const begin = (threads) => EngineProcess.start("peer-transformers", { path, threads, shape: plan.shape });
+  return beside(plan, "transformers.js int4 g32", begin);
+}
+
 /** @type {Readonly<Record<string, (plan: Plan) => Promise<any>>>} */
-export const parts = { speed, schemes, context, start, busy, pages, ik, openvino, onnxruntime };
+export const parts = { speed, schemes, context, start, busy, pages, ik, openvino, onnxruntime, transformers };
 
 /** The parts that need nothing but node-llama-cpp. */
 export const defaultParts = ["speed", "schemes", "context", "start", "busy", "pages"];

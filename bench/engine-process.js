@@ -97,7 +97,7 @@ export class EngineProcess {
     this.times = times;
   }
 
-  /** @param {"ours" | "peer-llama" | "peer-ik" | "peer-python"} name @param {object} options */
+  /** @param {"ours" | "peer-llama" | "peer-ik" | "peer-python" | "peer-transformers"} name @param {object} options */
   static async start(name, options) {
     const start = performance.now();
     const script = fileURLToPath(new URL(`./${name}.js`, import.meta.url));

@@ -192,9 +192,13 @@ class Run {
       held.decoder.rewind(held.ids.length);
     } else if (operation.kind === "save") this.#save(held.ids);
     else
-      held.running = this.#run(held, operation).finally(() => {
-        held.running = null;
-      });
+      held.running = this.#run(held, operation)
+        .catch((error) => {
+          this.#failure ??= error;
+        })
+        .finally(() => {
+          held.running = null;
+        });
   }
 
   #run(held: Held, operation: Call): Promise<void> {

@@ -324,14 +324,15 @@ export class Scheduler {
       }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
+      const wanted = parts.map(wantedOf);
       const isDraft = parts[0]!.pending.draft !== undefined;
       const rows = isDraft ? parts.length : inputs.at(-1)!.data.length;
       const vocabularySize = isDraft ? this.#draftVocabularySize : this.#vocabularySize;
       const expected = { file: this.#program.file, vocabularySize, method, rows };
       const read = ([logits, hidden]: readonly Tensor[]) => {
-        takeValues(parts, logitsOf(logits, expected), ({ logits }) => logits);
+        takeValues(wanted, logitsOf(logits, expected), ({ logits }) => logits);
         if (this.#hiddenSize === 0) return;
-        takeValues(parts, hiddenOf(hidden, this.#hiddenSize, expected), (pending) => pending.hidden);
+        takeValues(wanted, hiddenOf(hidden, this.#hiddenSize, expected), (pending) => pending.hidden);
       };
       await this.#store
         .step(runs, () => this.#session.use(method, inputs, read, stop.signal))
@@ -368,26 +369,36 @@ function aheadOf({ draft, sequence }: Pending): number {
   return draft ? draft.row - sequence.position : 0;
 }
 
+/** Tokens of a part whose logits are wanted. */
+interface Wanted {
+  readonly pending: Pending;
+  /** Index of the first in the request's result. */
+  readonly at: number;
+  readonly count: number;
+}
+
+/** What a part wants, to be asked before the step: a request that is closed during it gives up its tokens. */
+function wantedOf({ pending, tokens }: Part): Wanted {
+  const start = nextToken(pending);
+  const first = Math.max(start, pending.logitsFrom);
+  return { pending, at: first - pending.logitsFrom, count: Math.max(0, start + tokens - first) };
+}
+
 /** Copies logits or hidden states of a step to the requests that want them, before the step is committed. */
 function takeValues(
-  parts: readonly Part[],
+  wanted: readonly Wanted[],
   values: Float32Array,
   targetOf: (pending: Pending) => Float32Array | undefined,
 ): void {
-  const wanted = parts.map(({ pending, tokens }) => {
-    const start = nextToken(pending);
-    const first = Math.max(start, pending.logitsFrom);
-    return { pending, first, count: Math.max(0, start + tokens - first) };
-  });
   const all = wanted.reduce((sum, { count }) => sum + count, 0);
   if (all === 0) return;
   const size = values.length / all;
-  let at = 0;
-  for (const { pending, first, count } of wanted) {
+  let row = 0;
+  for (const { pending, at, count } of wanted) {
     // A sequence that was disposed of meanwhile has ended its request, whose array may serve another.
     const target = pending.sequence.isDisposed ? undefined : targetOf(pending);
-    target?.set(values.subarray(at * size, (at + count) * size), (first - pending.logitsFrom) * size);
-    at += count;
+    target?.set(values.subarray(row * size, (row + count) * size), at * size);
+    row += count;
   }
 }
 

@@ -92,6 +92,7 @@ export class SequenceDecoder implements ProgramDecoder {
   rewind(position: number): void {
     this.#checkUsable();
     this.#context.rewind(position);
+    this.#forgetFrom(position);
     const sequence = this.#sequence;
     if (sequence && sequence.position > position) sequence.truncate(position);
   }
@@ -218,6 +219,14 @@ export class SequenceDecoder implements ProgramDecoder {
     const size = this.#hiddenSize;
     const start = (this.#context.ids.length - 1 - from) * size;
     return start >= 0 && start + size <= values.length ? values.subarray(start, start + size) : null;
+  }
+
+  /** Drops hidden states of positions from one on, which other tokens may take. */
+  #forgetFrom(position: number): void {
+    const { from, values } = this.#hidden;
+    const kept = Math.max(0, position - from) * this.#hiddenSize;
+    this.#hidden = { from, values: values.subarray(0, kept) };
+    this.#draftLength = 0;
   }
 
   #logitsOf(rows: number, vocabularySize = this.vocabularySize): Float32Array {
