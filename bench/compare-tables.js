@@ -119,7 +119,18 @@ function beside({ name, results }) {
   return `## Beside ${name.replace(/ \S*(Q4_0| g32)$/, "")}\n\n${table(head, rows)}`;
 }
 
-const sections = { speed, schemes, context, start, busy, pages, ik: beside, openvino: beside, onnxruntime: beside, transformers: beside };
+const sections = {
+  speed,
+  schemes,
+  context,
+  start,
+  busy,
+  pages,
+  ik: beside,
+  openvino: beside,
+  onnxruntime: beside,
+  transformers: beside,
+};
 
 /** @param {string} part @param {any} found */
 export const sectionOf = (part, found) => sections[part](found);
