@@ -56,9 +56,14 @@ async function load({ path, threads, shape }) {
   const model = await AutoModelForCausalLM.from_pretrained(path, options);
   const int64 = (/** @type {number[]} */ values) =>
     new Tensor("int64", BigInt64Array.from(values, BigInt), [1, values.length]);
+  const { layers, kvHeads, headDim, vocabulary } = shapeNamed(shape);
+  const nothing = () => new Tensor("float32", new Float32Array(0), [1, kvHeads, 0, headDim]);
+  const names = Array.from({ length: layers }, (_, i) =>
+    ["key", "value"].map((what) => `past_key_values.${i}.${what}`),
+  );
+  const noPast = () => new DynamicCache(Object.fromEntries(names.flat().map((name) => [name, nothing()])));
   let length = 0;
-  /** @type {any} */
-  let past = null;
+  let past = noPast();
   let next = 0;
 
   /** Runs ids behind those before and takes the likeliest token after the last. @param {number[]} ids */
@@ -78,10 +83,10 @@ async function load({ path, threads, shape }) {
     for (let id = 1; id < last.length; id++) if (last[id] > last[next]) next = id;
   };
   return {
-    vocabulary: shapeNamed(shape).vocabulary,
+    vocabulary,
     async prefill(ids) {
       length = 0;
-      past = null;
+      past = noPast();
       await step(ids);
     },
     async decode(count) {
