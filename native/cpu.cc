@@ -39,20 +39,20 @@ Leaf cpuid(uint32_t leaf, uint32_t sub) {
 
 bool has(uint32_t word, int bit) { return (word >> bit) & 1; }
 
-// Bits of XCR0: register state that the system saves.
+// XCR0: which registers the operating system saves, a bit each.
 uint64_t enabled_state() {
   uint32_t low, high;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// The system grants AMX state only on request; bit 18 stands for the tiles' data.
+// Linux lets a process use AMX only on request. Bit 18 stands for the data of tiles.
 bool request_amx() {
 #if defined(__linux__)
   constexpr int kArchReqXcompPerm = 0x1023;
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, 18) == 0;
 #elif defined(_WIN32)
-  // Looked up at run time: not every Windows that runs Node has it in kernel32.dll.
+  // Found at run time: not every Windows that runs Node has this function.
   const HMODULE kernel32 = GetModuleHandleW(L"kernel32.dll");
   using Enable = BOOL(WINAPI*)(DWORD64);
   const Enable enable = reinterpret_cast<Enable>(
@@ -112,8 +112,8 @@ uint32_t detect() {
   return features;
 }
 
-// CPUs tell in a register which unit serves them: those with one affinity share it. Where they do not say, one serves
-// all.
+// The number of streaming units: CPUs that share one have the same affinity in a register (SMIDR_EL1). Where Linux does
+// not say, one unit serves all.
 uint32_t count_units() {
   constexpr unsigned long long kAffinity = 0xffffffff00000fffull;
   constexpr uint32_t kUnitsMax = 64;
@@ -134,7 +134,7 @@ uint32_t count_units() {
   return count;
 }
 #elif defined(__APPLE__)
-// 0 where there is no such number.
+// The number that sysctl has under a name; 0 where there is none.
 int sysctl_number(const char* name) {
   int value = 0;
   size_t size = sizeof value;
@@ -152,7 +152,7 @@ uint32_t detect() {
   return features;
 }
 
-// Clusters of performance cores, which share a second-level cache and a unit.
+// The number of streaming units: cores of a cluster share one, as they share a second-level cache.
 uint32_t count_units() {
   const int cores = sysctl_number("hw.perflevel0.physicalcpu"), together = sysctl_number("hw.perflevel0.cpusperl2");
   return together > 0 ? static_cast<uint32_t>((cores + together - 1) / together) : 0;

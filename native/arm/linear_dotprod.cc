@@ -1,4 +1,4 @@
-// Linear layers on NEON with the dot product instructions of Armv8.2.
+// Linear layers with int8 activations over panel32 and panel16 weights, by NEON's 8-bit dot products (Armv8.2).
 #include "panel16_neon.h"
 #include "panel32_dotprod.h"
 #include "panel32_gemm.h"
@@ -15,14 +15,15 @@ struct NeonDotprod : NeonVectors {
   }
 };
 
-// sum += dot products of weights by one row of activations. Not moved: see Tile::multiply.
+// sum += dot products of 4 k of four rows of weights with row `Row` of activations. In assembly, so that it stays in
+// its place: see Tile::multiply.
 template <int Row>
 inline LOWBIT_INLINE void add_dots(int32x4_t& sum, int8x16_t weights, int8x16_t rows) {
   asm volatile("sdot %0.4s, %1.16b, %2.4b[%3]" : "+w"(sum) : "w"(weights), "w"(rows), "i"(Row));
 }
 
-// One instruction adds the products of 4 k for 4 rows of weights and one row of activations. A vector of activations
-// has 4 rows, of which the lane index of the instruction takes one.
+// GEMM tiles. One instruction (sdot by element) adds the products of 4 k of 4 rows of weights and one row of
+// activations: a vector of activations has 4 rows, and the lane index takes one of them.
 struct DotprodIsa {
   static constexpr int kRowStep = 4;
   static constexpr uint32_t kWideChunk = 64;
@@ -41,7 +42,7 @@ struct DotprodIsa {
     static constexpr int kSums = Rows * Quads;
     static constexpr int scale_of(int sum) { return sum % Quads; }
 
-    // Vectors of 4 columns: weights of each quad, then blocks of 4 rows.
+    // Vectors of 4 k: weights of each quad, then activations of each 4 rows.
     static constexpr int kLoads = Quads + Rows / 4, kDots = Rows * Quads;
 
     template <int Load, int Step>
@@ -50,7 +51,7 @@ struct DotprodIsa {
       else return load_alone<16 * Step>(x[Load - Quads]);
     }
 
-    // In the order in which they run: cores that start instructions in order load the next columns between products.
+    // Loads and products are in the order in which they run: in-order cores load the next 4 k between products.
     template <int Columns>
     static inline LOWBIT_INLINE void multiply(const int8_t** weights, const int8_t** x,
                                                               int32x4_t* sums) {
@@ -87,14 +88,14 @@ struct DotprodIsa {
   };
 };
 
-// Few rows, each a lane of a vector of activations, which has 4 k of 4 rows or 8 k of 2.
+// Products of few rows: each is a lane of a vector of activations, which has 4 k of 4 rows or 8 k of 2.
 struct DotprodFew {
   using Isa = DotprodIsa;
   static constexpr int kRowsOfSum = 1, kHalves = 1;
   template <int Bits>
   static constexpr int kRowStep = kFewRows<Bits>;
 
-  // 16 columns.
+  // Adds the products of 16 k.
   template <class T>
   static inline LOWBIT_INLINE void multiply(const typename T::Weights& weights, const uint8_t* at,
                                                             const int8_t* x, size_t, int32x4_t* sums) {

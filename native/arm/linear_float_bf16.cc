@@ -1,6 +1,6 @@
-// GEMM over float weights with the bf16 matrix products of Armv8.6. Factors are exact sums of bf16: three for x and for
-// f32 weights, two for f16 weights, one for bf16 weights. Products of parts below 2^-21 of the whole are left out.
-// Subnormal numbers count as 0.
+// GEMM over float weights, y = x . w^T + bias, by the bf16 matrix products of Armv8.6 (bfmmla). Each factor is an exact
+// sum of bf16 parts: x and f32 weights of three, f16 weights of two, bf16 weights of one. Products of parts below 2^-21
+// of the whole are left out. Subnormal numbers count as 0.
 #include <arm_neon.h>
 
 #include <algorithm>
@@ -12,25 +12,25 @@
 namespace lowbit {
 namespace {
 
-// Rows of x, columns of y and depth along k of a tile of work: its weights and sums stay in the second-level cache, a
-// block of x in the first-level one.
+// Rows of x, columns of y and values of k that a tile multiplies at a time: weights and sums stay in the second-level
+// cache, a block of x in the first-level one.
 constexpr uint32_t kTileRows = 256, kTileColumns = 32, kDepth = 1024;
-// Rows and columns of a block of y, and values of k per product.
+// Rows and columns of a block of y, and values of k that one instruction multiplies.
 constexpr uint32_t kBlock = 8, kStep = 4;
-// Pairs of rows of x or columns of y in a block, and parts of x, as many as weights have at most.
+// Pairs of rows, and of columns, of a block; and parts of x, the most that weights have.
 constexpr uint32_t kPairs = kBlock / 2, kParts = 3;
 constexpr uint32_t kBlockSums = kBlock * kBlock;
 
-// Parts of weights of a type.
+// bf16 parts of a weight.
 template <FloatType Type>
 constexpr uint32_t kPartsOf = Type == FloatType::kBf16  ? 1
                               : Type == FloatType::kF16 ? 2
                                                         : kParts;
 
 struct Bf16Linear : FloatCall {
-  // x as [blocks of 8 rows][steps of k][parts][pairs].
+  // x as [blocks of 8 rows][k / 4][parts][pairs] of vectors [2 rows][4 k].
   bfloat16x8_t* rows;
-  // Per thread: weights as [blocks of 8 columns][steps of kDepth][parts][pairs], then sums [blocks][64].
+  // Per thread: weights as [blocks of 8 columns][kDepth / 4][parts][pairs], then sums [blocks][64].
   uint8_t* local;
   uint32_t steps, row_tiles;
 
@@ -47,7 +47,7 @@ struct Parts {
   bfloat16x4_t parts[kParts];
 };
 
-// The first 8 bits of values, truncated so that they never overflow. The rest, v - first_part(v), is exact.
+// Values truncated to bf16, which cannot overflow as rounding could. The rest, v - first_part(v), is exact.
 inline float32x4_t first_part(float32x4_t v) {
   return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), vdupq_n_u32(0xffff0000)));
 }
@@ -77,8 +77,8 @@ inline Parts load_some_parts(const void* values, size_t at, uint32_t count) {
   return load_parts<Type>(some, 0);
 }
 
-// Packs the first `Count` parts of 8 rows of values [count, k] from row `first` on, `steps` steps from value `start` of
-// k on. Values out of range are 0.
+// Packs the first `Count` parts of 8 rows, from row `first` of values [count, k] on, and of `steps` steps of k from
+// `start` on. Values beyond `count` and k are 0.
 template <FloatType Type, uint32_t Count>
 void pack_block(const void* values, uint32_t first, uint32_t count, uint32_t k, uint32_t start, uint32_t steps,
                 bfloat16x8_t* packed) {
@@ -99,8 +99,8 @@ void pack_block(const void* values, uint32_t first, uint32_t count, uint32_t k, 
   }
 }
 
-// Adds `steps` steps of k to the sums of 8 rows and 8 columns, [pairs of rows][pairs of columns][2][2]: products of
-// parts i of x and j of the `Count` parts of weights with i + j <= 2.
+// sums [pairs of rows][pairs of columns][2][2] of a block += x_i . w_j over `steps` steps, for parts i of x and j of
+// the `Count` parts of weights with i + j <= 2.
 template <uint32_t Count>
 void multiply_block(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps, float* sums, bool first) {
   float32x4_t sum[kPairs * kPairs];

@@ -1,5 +1,5 @@
-// Linear layers over panel32 weights on NEON with the 8-bit matrix products of Armv8.6: prefill, 8 rows at a time, and
-// single rows of odd widths.
+// Linear layers with int8 activations over panel32 weights, by NEON's 8-bit matrix products (smmla, Armv8.6): prefill,
+// few rows in twos, and single rows of weights of odd widths.
 #include "panel32_dotprod.h"
 #include "panel32_gemm.h"
 #include "panel32_i8mm.h"
@@ -9,14 +9,14 @@
 namespace lowbit {
 namespace {
 
-// A matrix product takes 2 rows of activations and 2 of weights, 8 k each, and gives a vector of 2 x 2 sums.
+// GEMM tiles. One instruction multiplies 2 rows of activations by 2 rows of weights, 8 k each, and adds 2 x 2 sums.
 struct MatrixIsa {
   static constexpr int kRowStep = 2;
   static constexpr uint32_t kWideChunk = 64;
-  // Scales are stored in the order of the sums: rows 0 1 0 1 and 2 3 2 3 of a quad.
+  // Scales lie as sums do: those of a quad's rows 0 1 0 1, then 2 3 2 3.
   static constexpr size_t kScaleCopies = kI8mmScaleCopies;
 
-  // Turns two vectors of 4 rows and 4 k into two of 2 rows and 8 k.
+  // Two vectors of 4 rows and 4 k become two of 2 rows and 8 k.
   static void store_weights(int8_t* panel, QuadColumns columns, int8x16_t low, int8x16_t high) {
     int8_t* at = panel + columns.offset();
     const int32x4_t a = vreinterpretq_s32_s8(low), b = vreinterpretq_s32_s8(high);
@@ -78,14 +78,14 @@ struct MatrixIsa {
   };
 };
 
-// Few rows, in twos. Packed vectors of 4 rows of weights and 4 k are turned into those of 2 rows and 8 k.
+// Products of few rows, two at a time. Packed vectors of 4 rows of weights and 4 k become those of 2 rows and 8 k.
 struct MatrixFew {
   using Isa = MatrixIsa;
   static constexpr int kRowsOfSum = 2, kHalves = 2;
   template <int Bits>
   static constexpr int kRowStep = 2;
 
-  // Loads the vectors of a unit at 8 k: those of rows 0 and 1 of quads, then those of rows 2 and 3.
+  // Loads 8 k of a unit: rows 0 and 1 of its quads to bytes[0], rows 2 and 3 to bytes[1].
   template <class T>
   static inline LOWBIT_INLINE void load(const uint8_t* at, uint8x16_t (*bytes)[T::Weights::kVectors]) {
     each_index<T::Weights::kVectors>([&](auto v) LOWBIT_INLINE {
@@ -96,7 +96,7 @@ struct MatrixFew {
     });
   }
 
-  // 16 columns.
+  // Adds the products of 16 k.
   template <class T>
   static inline LOWBIT_INLINE void multiply(const typename T::Weights& weights, const uint8_t* at,
                                                             const int8_t* x, size_t block_stride, int32x4_t* sums) {

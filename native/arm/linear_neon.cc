@@ -1,4 +1,5 @@
-// Linear layers on plain NEON, for cores without the dot product instructions.
+// Linear layers with int8 activations over panel32 and panel16 weights on plain NEON, for cores without 8-bit dot
+// products (Armv8.0: Cortex-A53, A72).
 #include "panel16_neon.h"
 #include "panel32_prepare.h"
 #include "panel32_rows.h"
@@ -9,7 +10,7 @@ namespace lowbit {
 namespace {
 
 struct Neon : NeonVectors {
-  // Sums of two products fit 16 bits, except for -128 times -128 twice.
+  // The sum of two products fits 16 bits unless both are -128 * -128. `Wide` weights may be -128.
   template <bool Wide>
   static Ints dot(Ints sum, Bytes u, int32_t four) {
     const int8x16_t w = vreinterpretq_s8_u8(u);
@@ -20,9 +21,9 @@ struct Neon : NeonVectors {
   }
 };
 
-// Products of a row of activations with unpacked columns of panel32.
+// Products of a row of activations with unpacked columns, summed in 16 bits first.
 struct NeonSums {
-  // Steps of 4 k whose products, one per 16-bit sum, cannot overflow it.
+  // Steps of 4 k that a 16-bit sum takes, a product of each, without overflow.
   template <int Bits>
   static constexpr uint32_t kSteps = Bits <= 5   ? 8
                                      : Bits == 6 ? 4

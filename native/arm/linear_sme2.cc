@@ -1,8 +1,8 @@
-// Linear layers over panel32 weights with the outer products of SME2: prefill and large batches, in tiles of as many
-// rows as a streaming vector has 32-bit numbers.
+// GEMM over panel32 weights with int8 activations, by the outer products of SME2 (streaming.h). A tile has as many rows
+// as a streaming vector has 32-bit numbers. panel32.h has the formula.
 //
-// Cores share streaming units, and one thread keeps a unit busy. So as many threads as there are units stream; the
-// others work on tiles of the same call with NEON's matrix products, whose results have the same bits.
+// Cores share streaming units, and one thread keeps a unit busy. So as many threads stream as there are units. The
+// others compute tiles of the same call by NEON's matrix products, with the same bits.
 #include "panel32_gemm.h"
 #include "panel32_i8mm.h"
 #include "streaming.h"
@@ -13,7 +13,7 @@ namespace lowbit {
 namespace {
 
 struct Streamed32 : Linear32 {
-  // Runs tiles on threads that do not stream.
+  // What threads that do not stream run.
   Run plain;
   uint32_t streams;
 };
@@ -21,7 +21,7 @@ static_assert(sizeof(Streamed32) <= kArgsMax);
 
 constexpr uint32_t kRowsMax = 16;
 
-// Stores rows both in twos, for threads that do not stream, and in tiles of streaming_rows(), 4 k of each row.
+// Stores a row twice: in twos of rows for threads that do not stream, and as [k / 4][streaming_rows()][4 k].
 constexpr int kTwoOrders = 3;
 
 template <>
@@ -36,7 +36,7 @@ inline void store_values<kTwoOrders>(const Linear32& args, uint32_t row, uint32_
   vst1q_lane_s32(out + 3 * rows, vreinterpretq_s32_s8(q), 3);
 }
 
-// An unpacked panel is pairs of streaming vectors: 4 k of the weight rows of two tiles.
+// Order of an unpacked panel: [pair of streaming vectors][k / 4][2 * streaming_rows()][4 k].
 struct StreamingIsa {
   static constexpr size_t kScaleCopies = 1;
 
@@ -50,7 +50,7 @@ struct StreamingIsa {
   static void store_scales(float* at, float32x4_t scales) { vst1q_f32(at, scales); }
 };
 
-// Order of rows in a tile.
+// of[streaming_place(row)] = row.
 struct Places {
   uint32_t of[kRowsMax];
 
@@ -115,7 +115,8 @@ struct PlainIsa {
   static constexpr size_t kScaleCopies = kI8mmScaleCopies;
 };
 
-// Reserves a panel of NEON's size per thread: those of threads that stream are shorter and come first.
+// Takes an unpacked panel of NEON's size for each thread. Those of threads that stream are smaller and come first, so
+// that they do not reach the others'.
 size_t carve_streamed(Linear32& args, uint8_t* base, uint32_t threads) {
   Carver carver{base};
   carve_activations(carver, args, streaming_rows(), 0);

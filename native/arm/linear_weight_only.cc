@@ -1,5 +1,5 @@
-// Linear layers with float activations over panel16 and panel32 weights on NEON. A vector has four rows of a panel, a
-// quad.
+// Linear layers with float activations over panel16 and panel32 weights (weight-only) on NEON: weight_only_call.h has
+// the formula. A vector of floats has four rows of a panel, a quad.
 #include "../families/linear/float_panels.h"
 #include "../families/linear/weight_only_call.h"
 #include "../generic/floats.h"
@@ -9,11 +9,11 @@
 namespace lowbit {
 namespace {
 
-// Reads panel16: each<Bits>(at, body) calls body(step, quad, weights) for kSteps<Bits> steps, which take kBytes<Bits>
-// bytes, with unsigned weights 4 step .. 4 step + 3 of a quad's rows.
+// Reads panel16. each<Bits>(at, body) reads kBytes<Bits> bytes, 4 kSteps<Bits> k of a panel: it calls body(step, quad,
+// weights) with the unsigned weights 4 step .. 4 step + 3 of the quad's rows.
 struct Panel16Quads {
   static constexpr uint32_t kRows = 16;
-  // Rows of activations per block: their sums, four quads each, stay in registers.
+  // Rows of activations whose sums, four quads each, stay in registers.
   static constexpr int kRowsMax = 4;
   template <int Bits>
   static constexpr uint32_t kSteps = Fields<Bits>::kFields;
@@ -54,7 +54,7 @@ struct Panel32Quads {
   }
 };
 
-// Factors of a quad: weights as stored, or levels + 128 of a codebook.
+// A quad's weights as unsigned bytes: as stored, or a codebook's levels + 128.
 template <bool Levels>
 inline LOWBIT_INLINE uint8x16_t stored_weights(uint8x16_t levels, uint8x16_t weights) {
   if constexpr (Levels) return vqtbl1q_u8(levels, weights);
@@ -63,7 +63,7 @@ inline LOWBIT_INLINE uint8x16_t stored_weights(uint8x16_t levels, uint8x16_t wei
 
 inline uint8x16_t load_raised_levels(const Panels& w) { return veorq_u8(load_levels(w), vdupq_n_u8(0x80)); }
 
-// Byte `Byte` of each lane plus kByteFloat: the byte becomes the low bits of a float of known exponent.
+// 2^23 + byte `Byte` of each lane, as floats: the byte becomes the low bits of a float whose last bit counts 1.
 constexpr float kByteFloat = 0x1p23f;
 template <int Byte>
 inline LOWBIT_INLINE float32x4_t byte_floats(uint8x16_t four) {
@@ -73,14 +73,14 @@ inline LOWBIT_INLINE float32x4_t byte_floats(uint8x16_t four) {
   return vreinterpretq_f32_u8(vorrq_u8(vqtbl1q_u8(four, places), magic));
 }
 
-// Subtrahend that turns a quad's byte_floats into level - zero.
+// What a quad's byte_floats exceed level - zero by.
 template <int Bits, bool Levels>
 inline float32x4_t raised_zeros(const Panels& w, const uint8_t* group, uint32_t quad) {
   const float32x4_t offset = vdupq_n_f32(kByteFloat + (Levels ? 128 : 1 << (Bits - 1)));
   return w.has_zeros ? vaddq_f32(offset, quad_zeros(w, group, quad)) : offset;
 }
 
-// Rows `row` .. `row + Rows - 1` of x by a panel.
+// GEMV: multiplies rows row .. row + Rows - 1 of x by a panel.
 template <class Places, int Bits, bool Levels, int Rows>
 inline void multiply_rows(const WeightOnly& args, uint32_t panel, uint32_t row) {
   constexpr int kCount = Places::kRows / 4;
@@ -125,8 +125,8 @@ inline void multiply_rows(const WeightOnly& args, uint32_t panel, uint32_t row) 
   }
 }
 
-// Unpacks a panel to panels of floats: level - zero, [k][kPanelColumns] each, followed by their scales,
-// [groups][kPanelColumns] each.
+// Unpacks a panel to panels of kPanelColumns rows of weights: level - zero, [k][kPanelColumns] each, followed by the
+// scales of all of them, [groups][kPanelColumns] each.
 template <class Places, int Bits, bool Levels>
 void unpack_floats(const Panels& w, uint32_t panel, float* out) {
   constexpr int kCount = Places::kRows / 4, kColumns = kPanelColumns<FloatsBaseline>;
@@ -155,7 +155,7 @@ void unpack_floats(const Panels& w, uint32_t panel, float* out) {
   }
 }
 
-// All rows of x by a panel.
+// GEMM: multiplies all rows of x by a panel, unpacked to floats.
 template <class Places, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t panel, uint32_t thread) {
   constexpr uint32_t kColumns = kPanelColumns<FloatsBaseline>;

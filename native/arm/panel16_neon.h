@@ -1,4 +1,5 @@
-// panel16 linear layers on 16-byte NEON vectors: 4 of a panel's 16 rows. Each file supplies its own dot product.
+// Operations of panel16 linear layers (panel16_linear.h) on NEON: a vector of 16 bytes is 4 k of 4 of a panel's 16
+// rows. The files that include this supply `dot`.
 #pragma once
 
 #include <arm_neon.h>
@@ -16,7 +17,7 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
   static constexpr int kPanels = 1;
   static constexpr int32_t kLevelOffset = 0;
 
-  // 8-bit weights are multiplied as the signed integers they are: as unsigned ones they would not fit int8.
+  // 8-bit weights are multiplied as signed integers: as unsigned ones they would not fit int8.
   template <int Bits>
   static constexpr int32_t offset() {
     return Bits == 8 ? 0 : 1 << (Bits - 1);

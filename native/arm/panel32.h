@@ -1,10 +1,18 @@
-// Shared by all kernels for panel32 weights: the bound call, its scratch, and the quantization of activations.
+// What all kernels over panel32 weights share: the bound call, its scratch, and the quantization of activations.
 //
-// Groups are processed in chunks. In groups of up to 128, sums stay below 2^22, so that they are the low bits of a
-// float of known exponent (kMagic) and become floats by one subtraction. Longer groups have longer chunks, of integers
-// that floats have exactly. Chunks are the same for GEMV and GEMM, and their sums are scaled and added in order: a
-// row's results do not depend on other rows. With activations in blocks, a chunk is a block: total = fma(sum *
-// activation scale, scale, total).
+// y [m, n] = x [m, k] . w [n, k]^T + bias. A weight is w = scale * (s - zero) with a signed integer s, or scale * (s +
+// 2^(bits - 1)) + minimum; scale, zero and minimum are those of its row and group. An activation is x = x_scale * (q -
+// x_zero), with a scale and a zero point for each row of x:
+//
+//   y = x_scale * (sum over groups: scale * (sum s * q - zero * sum q) - x_zero * correction) + bias
+//
+// where correction is the sum of the row's weights and is packed with them. Activations in blocks have a scale for each
+// 32 columns and no zero point: y = sum over blocks: scale * x_scale * (sum s * q - zero * sum q) + bias.
+//
+// Integer sums are exact. A group is summed in chunks of up to 128 columns, whose sums stay below 2^22 and become
+// floats by one subtraction (kMagic). Groups of more than 128 have chunks of up to 1024, whose sums floats still hold
+// exactly. A block of activations is a chunk. GEMV and GEMM have the same chunks and add them in order, so that a row's
+// results do not depend on other rows.
 #pragma once
 
 #include <arm_neon.h>
@@ -21,26 +29,29 @@ namespace {
 
 constexpr uint32_t kPanelRows = 32;
 constexpr uint32_t kQuads = kPanelRows / 4;
-// Longest chunks of 8-bit weights and any activations whose sums stay below 2^22 and 2^24.
+// Columns of a chunk whose sums of 8-bit weights times activations stay below 2^22, and below 2^24.
 constexpr uint32_t kChunkMax = 128, kLongChunk = 1024;
 
-// 1.5 * 2^23 as bits: added to an integer of magnitude under 2^22 it gives the bits of that float plus the integer.
+// The bits of 1.5 * 2^23, a float whose last bit counts 1: for an integer |i| < 2^22, kMagicBits + i are the bits of
+// kMagic + i.
 constexpr int32_t kMagicBits = 0x4b400000;
 constexpr float kMagic = 12582912.0f;
 
-// Initial values of an accumulator of a chunk: of a short one, and of a long one.
+// What a chunk's accumulators start with: short chunks, then long ones.
 alignas(16) constexpr int32_t kStarts[2][4] = {{kMagicBits, kMagicBits, kMagicBits, kMagicBits}, {}};
 
-// Quantized rows: int8 values, groups padded with zeros to a multiple of 32, rows interleaved as the kernel needs them.
+// Quantized activations: int8 values, each group padded with zeros to a multiple of 32 columns, rows interleaved as
+// store_values has them.
 struct Activations {
   int8_t* values;
-  // Copy of the rows in the order of streaming tiles; only for kernels that stream.
+  // The values again in the order of streaming tiles; only for kernels that stream (SME2).
   int8_t* streamed;
-  // Per chunk, [chunk][row_stride]: the sum of the values, times the factor where there are minima; and the factor of
-  // sums, the scale of a block or 1.
+  // [chunk][row_stride] each. factors: the scale of the block, or 1 with a scale per row. sums: the sum of the values,
+  // times the factor where weights have minima.
   float* sums;
   float* factors;
-  // Initial values of a chunk's accumulators: [row][chunk][starts][4], or for twos of rows, 2 for each.
+  // What a chunk's accumulators start with: [row][chunk][start_count][4], or, with starts_in_twos, [pair of
+  // rows][chunk][start_count][2 rows][2].
   int32_t* starts;
   // [row]
   float* scales;
@@ -54,10 +65,10 @@ struct Linear32 {
   Activations rows;
   const float* x;
   float* y;
-  // One unpacked panel per thread.
+  // GEMM: one unpacked panel per thread. Few rows: numbers and totals of a panel per thread.
   uint8_t* unpacked;
   uint32_t m, panels_per_tile, rows_per_tile;
-  // Longest chunk.
+  // Most columns of a chunk.
   uint32_t chunk;
 
   uint32_t chunk_count() const { return weights.groups * ceil_div(weights.group_length, chunk); }
@@ -65,7 +76,7 @@ struct Linear32 {
 };
 static_assert(sizeof(Linear32) <= kArgsMax);
 
-// Carves a scratch buffer into parts at multiples of 64 bytes; only counts bytes when `base` is null.
+// Divides a scratch buffer into arrays that begin at multiples of 64 bytes. With a null `base` it only counts bytes.
 struct Carver {
   uint8_t* base;
   size_t size = 0;
@@ -78,7 +89,8 @@ struct Carver {
   }
 };
 
-// Pads rows to a multiple of `row_step`, with rows of zeros.
+// Takes the arrays of the activations, with rows of zeros up to a multiple of `row_step`, and `starts` initial values a
+// chunk.
 inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step, uint32_t starts) {
   Activations& rows = args.rows;
   rows.row_stride = static_cast<uint32_t>(round_up(args.m, row_step));
@@ -92,8 +104,8 @@ inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step,
   rows.zeros = carver.take<float>(padded);
 }
 
-// Stores 16 values of a row: row by row (1), in fours of rows with 4 k each (4, dot product by element), or in twos
-// with 8 k each (2, matrix product).
+// Stores 16 values of a row in the order that products read: RowStep 1: [row][k]; 4, for dot products by element:
+// [row / 4][k / 4][4 rows][4 k]; 2, for matrix products: [row / 2][k / 8][2 rows][8 k].
 template <int RowStep>
 inline void store_values(const Linear32& args, uint32_t row, uint32_t k, int8x16_t q) {
   const size_t padded_k = args.weights.padded_k();
@@ -119,8 +131,8 @@ struct RowRange {
   int32_t zero;
 };
 
-// Scale and zero point of a row, operation by operation as src/kernels/families/linear/activations.ts. NEON's minima
-// and maxima keep NaNs; rows without a finite range get NaN as scale.
+// Scale and zero point of a row, by the same operations as src/kernels/families/linear/activations.ts. NEON's minimum
+// and maximum keep NaNs. A row whose range is not finite gets NaN as scale.
 inline RowRange row_range(const float* x, uint32_t k) {
   float32x4_t lows = vdupq_n_f32(0), highs = lows;
   auto widen = [&](float32x4_t v) {
@@ -143,7 +155,7 @@ inline RowRange row_range(const float* x, uint32_t k) {
   return range;
 }
 
-// Scale of a block of up to 32 values, symmetric about 0; NaN where they are not finite.
+// Scale of a block of up to 32 values without a zero point: the largest magnitude / 127; NaN where one is not finite.
 inline RowRange block_range(const float* x, uint32_t count) {
   float32x4_t largest = vdupq_n_f32(0);
   for (uint32_t c = 0; c < count; c += 4) {
@@ -159,7 +171,7 @@ inline RowRange block_range(const float* x, uint32_t count) {
   return range;
 }
 
-// Quantizes 16 floats to int8: rounded half to even, shifted by the zero point, clamped.
+// q = clamp(round(x / scale) + zero, -128, 127) of 16 floats, halves rounded to even.
 inline int8x16_t quantize16(const float* x, const RowRange& range) {
   int32x4_t q[4];
   for (int i = 0; i < 4; i++) {
@@ -180,8 +192,8 @@ inline int8x16_t quantize_some(const float* x, uint32_t count, const RowRange& r
   return vld1q_s8(q);
 }
 
-// Quantizes the chunk of a row that starts at `k` of the padded row: `count` values from `x` on, zeros up to `length`.
-// Returns the sum.
+// Quantizes `count` values from `x` on, a chunk of a row, to column `k` of the padded row and stores zeros up to
+// `length`. Returns the sum of the integers.
 template <int RowStep>
 inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, uint32_t length, const float* x,
                               uint32_t count, const RowRange& range) {
@@ -196,7 +208,8 @@ inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, ui
   return vaddvq_s32(sum);
 }
 
-// Stores what a chunk's accumulators start with: `factors` times its sum, plus kMagicBits where chunks are short.
+// Stores what a chunk's accumulators start with: each of the `factors` times the chunk's sum of activations, plus
+// kMagicBits where chunks are short.
 inline void store_starts(const Linear32& args, uint32_t row, uint32_t chunk, const int32_t* factors, int32_t sum) {
   const Activations& rows = args.rows;
   const uint32_t rows_of_one = rows.starts_in_twos ? 2 : 1;
@@ -235,7 +248,7 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
   }
 }
 
-// Quantizes rows `first` .. `last - 1` of a tile; the tile with the last row adds the padding rows.
+// Quantizes the rows of a tile of phase 0. The tile with the last row also writes the rows of padding.
 template <int RowStep>
 __attribute__((noinline)) inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* factors) {
   const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
@@ -251,15 +264,15 @@ __attribute__((noinline)) inline void quantize_rows(const Linear32& args, uint32
   }
 }
 
-// Loads two vectors in assembly, so that the compiler does not replace the load by register copies, which would occupy
-// the multipliers. Not ordered with other accesses: the memory is constant while kernels run.
+// Loads two vectors in assembly: compilers would replace the load by register copies, which take the vector units that
+// multiply. Accesses before and after may move past it: the memory is constant while kernels run.
 template <int Offset>
 inline LOWBIT_INLINE void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
   asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 
-// Loads a vector in this place, by an instruction of its own: in-order cores take longer for a pair than for two loads.
-// Not ordered with other accesses, like load_fresh.
+// Loads a vector here, and by an instruction of its own: in-order cores take longer for a pair (ldp) than for two
+// loads. Accesses before and after may move past it, as with load_fresh.
 template <int Offset>
 inline LOWBIT_INLINE int8x16_t load_alone(const void* p) {
   int8x16_t vector;
@@ -267,16 +280,15 @@ inline LOWBIT_INLINE int8x16_t load_alone(const void* p) {
   return vector;
 }
 
-// Keeps a constant in a register or, if there is none left, in memory: the compiler must not compute it anew at each
-// use, which would occupy the multipliers.
+// Hides how a constant was made, so that the compiler keeps it in a register or in memory. It would otherwise make it
+// anew at each use, on the vector units that multiply.
 template <class Vector>
 inline Vector kept(Vector v) {
   asm volatile("" : "+w"(v));
   return v;
 }
 
-// Makes the compiler load from a pointer again: it would otherwise spill copies of vectors for which registers do not
-// suffice.
+// Makes the compiler load from a pointer again. It would otherwise keep what it loaded, and spill it.
 inline void forget(const uint8_t*& p) { asm volatile("" : "+r"(p)); }
 
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
@@ -295,13 +307,15 @@ inline float32x4_t load4_e4m3(const uint8_t* p) {
   return vmulq_n_f32(vreinterpretq_f32_s32(bits), kE4m3Scale);
 }
 
-// Four rows of a panel in group g; `set` 1 is the second group of 16 of a pair.
+// Four rows of a panel (a quad) in the stored group g, whose address is `group`. `set` is 1 in the second half of a
+// stored group that is two groups of 16, else 0.
 struct QuadPlace {
   const uint8_t* group;
   uint32_t g, quad, set;
 };
 
-// Their scales or minima, `offset` from the start of a group; integer ones have their factors from number `factor` on.
+// A quad's scales or minima as floats, from `offset` bytes of the group on. Where they are integers, their factors are
+// those from number `factor` on.
 inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_t offset, uint32_t factor) {
   const uint32_t first = kPanelRows * place.set + 4 * place.quad;
   const uint8_t* at = place.group + offset + w.scale_bytes * first;
@@ -314,13 +328,13 @@ inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_
 
 inline float32x4_t quad_scales(const Panels& w, const QuadPlace& place) { return quad_numbers(w, place, 0, 0); }
 
-// Offsets of a group with minima, which are subtracted from its signed integers times the scale.
+// What is subtracted from scale * s in a group with minima, which are stored negated: -minimum - scale * 2^(bits - 1).
 inline float32x4_t quad_offsets(const Panels& w, const QuadPlace& place, float32x4_t scales) {
   const float32x4_t minima = quad_numbers(w, place, w.minima_offset, kPanelRows);
   return vfmaq_n_f32(minima, scales, -static_cast<float>(1 << (w.bits - 1)));
 }
 
-// Index of the group of 16, of a pair, that column `c` of a group is in; 0 without pairs.
+// Which of the two groups of 16 of a stored group column `c` is in; 0 where a stored group is one group.
 inline uint32_t set_of(const Panels& w, uint32_t c) { return w.parts == 2 ? c / 16 : 0; }
 
 // Zero points of four rows.
@@ -328,7 +342,7 @@ inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t qu
   return load4_integers(group + w.zeros_offset + 4 * quad);
 }
 
-// Stores four columns of y = (total - zero * correction) * scale + bias, as far as they exist.
+// Stores y = x_scale * (total - x_zero * correction) + bias of the four columns of a quad, as far as they exist.
 struct QuadFinish {
   const Activations* rows;
   float32x4_t correction, bias;
@@ -367,7 +381,7 @@ struct QuadFinish {
   }
 };
 
-// Stores all columns of a row.
+// Stores a row's results of a panel.
 inline void finish_row(const Linear32& args, uint32_t panel, uint32_t row, const float32x4_t* totals) {
   const bool whole = kPanelRows * (panel + 1) <= args.weights.n;
   for (uint32_t quad = 0; quad < kQuads; quad++) {

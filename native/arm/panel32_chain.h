@@ -1,4 +1,5 @@
-// GEMV of panel32 weights with the dot product instructions, for one row of activations.
+// GEMV over panel32 weights for one row of activations: dot products of packed bytes with activations, without
+// unpacking (panel32_links.h). panel32.h has the formula.
 #pragma once
 
 #include "panel32_links.h"
@@ -7,7 +8,7 @@
 namespace lowbit {
 namespace {
 
-// Sums of a chunk in the order of units and links.
+// A chunk's accumulators: [unit][link] of four rows of weights each.
 template <int Bits, bool Mixed>
 struct ChainSums {
   int32x4_t of[Chain<Bits, Mixed>::kUnits][kChain<Bits, Mixed>.count];
@@ -24,7 +25,7 @@ inline LOWBIT_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mix
   });
 }
 
-// Multiplies 4 k of all rows of a panel by one lane of activations.
+// Adds the products of 4 k of all rows of a panel with lane `Lane` of the activations.
 template <int Bits, bool Mixed, int Lane>
 inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
                                                      const uint8_t* at, int8x16_t x) {
@@ -47,7 +48,7 @@ inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainCo
   });
 }
 
-// Weights of a chunk's fields times its activations, each times 2^(shift - at) of the field's first link.
+// values[quad] = 2^(shift - at) * sum s * q over a chunk, with shift and at of the first link of the quad's field.
 template <int Bits, bool Mixed, bool Long>
 inline LOWBIT_INLINE void chunk_sums(const ChainConstants& constants,
                                                      const ChainSums<Bits, Mixed>& sums, float32x4_t* values) {
@@ -57,13 +58,13 @@ inline LOWBIT_INLINE void chunk_sums(const ChainConstants& constants,
   });
 }
 
-// A chunk of activations: their sum, and the factor of sums where they are in blocks.
+// A chunk's sum of activations, and their scale where they are in blocks.
 struct ChunkNumbers {
   float sum, factor;
   bool has_factor;
 };
 
-// Adds a chunk to the totals.
+// totals += scale * factor * (values - zero * sum) for a chunk.
 template <int Bits, bool Mixed, Scales Kind>
 inline LOWBIT_INLINE void add_chunk(const Panels& w, const uint8_t* group, const ChunkNumbers& chunk,
                                                     float32x4_t* values, float32x4_t* totals) {

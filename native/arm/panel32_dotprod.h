@@ -1,5 +1,6 @@
-// GEMV of panel32 weights: one row of activations by chains as far as they serve its weights, and few rows. `Mixed`:
-// products of unsigned by signed bytes exist, and serve the widths that gain from them.
+// GEMV over panel32 weights: one row of activations by chains of links (panel32_chain.h) where these serve its weights,
+// else as few rows (panel32_few.h). `Mixed`: the CPU multiplies unsigned by signed bytes (usdot); such rows serve only
+// the widths that gain from it.
 #pragma once
 
 #include "panel32_chain.h"
@@ -8,7 +9,7 @@
 namespace lowbit {
 namespace {
 
-// Widths that gain from mixed products: those with a field of one bit on top of a byte.
+// Odd widths gain from mixed products: the highest field of a byte is one bit.
 template <bool Mixed, int Bits>
 constexpr bool kServed = !Mixed || Bits % 2 == 1;
 
@@ -21,7 +22,7 @@ struct ChainCode {
   }
 };
 
-// Whether a chain serves a call. It has neither codebooks' lookups nor minima and integer scales.
+// Whether chains serve a call: one row, weights without codebook, minima and integer scales.
 inline bool is_chained(const Linear32& args) {
   return args.m == 1 && !args.weights.has_levels && !has_numbers(args.weights);
 }

@@ -1,7 +1,9 @@
-// A few rows of activations by panel32 weights, and one row by weights that chains do not serve: codebooks, minima and
-// integer scales. Packed weights are loaded and masked once for up to four rows, whose sums stay in registers: a tile
-// is as many quads of a panel as these leave room for. All tiles go over about 1024 columns, which stay in the
-// first-level cache, before they go on to the next ones. `Few` supplies the products.
+// GEMV over panel32 weights for 2 to 15 rows of activations, and for one row whose weights chains do not serve:
+// codebooks, minima and integer scales. Packed weights are loaded and masked once for up to four rows.
+//
+// A tile is a few quads of a panel by up to four rows: as many as have their sums in registers. All tiles of a panel
+// multiply some 1024 columns of activations, which stay in the first-level cache, before the next 1024. `Few` supplies
+// an instruction set's products.
 #pragma once
 
 #include "panel32_gemm.h"
@@ -10,7 +12,7 @@
 namespace lowbit {
 namespace {
 
-// What products are with: the links of a chain, or the levels of a codebook.
+// The bytes that products take: those of a chain's links, or levels of a codebook by fields.
 template <int Bits, bool Levels>
 struct Packed {
   static constexpr int kFields = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors, kUnits = kQuads / kFields;
@@ -20,7 +22,7 @@ struct Packed {
 
   explicit Packed(const Panels& w) : constants(chain_constants<Bits, false>()), levels(load_levels(w)) {}
 
-  // Prepares the vectors of a unit.
+  // Flips the highest bits back before fields of codebooks are looked up. Links count them in.
   LOWBIT_INLINE void ready(uint8x16_t* bytes) const {
     if constexpr (Levels)
       each_index<kVectors>([&](auto v) LOWBIT_INLINE { bytes[v] = veorq_u8(bytes[v], vdupq_n_u8(0x80)); });
@@ -32,7 +34,7 @@ struct Packed {
     else return link_part<Bits, false, Link>(constants, bytes);
   }
 
-  // Sum of a field of a chunk, times 2^shift_of(Field).
+  // 2^shift_of(Field) * sum s * q of a field over a chunk.
   template <int Field, bool Long>
   LOWBIT_INLINE float32x4_t sum(const int32x4_t* sums) const {
     if constexpr (!Levels) return field_sum<Bits, false, Long, Field>(constants, sums);
@@ -52,36 +54,37 @@ struct Packed {
   }
 };
 
-// Rows of a tile: the sums of more would not fit registers.
+// Most rows of a tile: the sums of more would not fit registers.
 template <int Bits>
 constexpr int kFewRows = Bits % 2 == 1 ? 2 : 4;
 
-// Units of a tile: as few as have 8 sums, so that products need not wait for each other.
+// Units of a tile: the fewest with 8 independent sums, so that products do not wait for each other.
 template <int Links, int Rows>
 constexpr int kFewUnits = Links * Rows >= 8   ? 1
                           : Links * Rows >= 4 ? 2
                           : Links * Rows >= 2 ? 4
                                               : 8;
 
-// Columns that all tiles go over before the next ones.
+// Columns that all tiles of a panel multiply before the next ones.
 constexpr uint32_t kFewColumns = 1024;
 
 struct FewPanel : PanelNumbers {
-  // Totals of tiles.
+  // Totals of tiles between columns, each tile's in the order of its sums.
   float* totals;
 };
 
-// A tile: rows from `row` and quads from `unit` on, by chunks `first` to `last` - 1 of a panel.
+// Rows from `row` on by units from `unit` on of panel `index`, chunks first .. last - 1.
 struct FewPlace {
   uint32_t index, row, unit, first, last;
 };
 
-// Whether scales are used as load_scale_pair gives them: factors of blocks would make their products too small.
+// Whether scales stay as load_scale_pair gives them, times 2^-112, until a tile's end. Not with blocks of activations,
+// whose factors would make products too small.
 inline bool has_raw_halves(const Linear32& args) {
   return args.weights.f16_scales && !args.weights.has_offsets && !args.rows.in_blocks;
 }
 
-// What a call has besides sums and scales.
+// What the arithmetic of a call depends on besides scales.
 struct FewMode {
   bool has_long, has_zeros, has_minima, in_blocks;
 
@@ -92,7 +95,7 @@ struct FewMode {
         in_blocks(args.rows.in_blocks) {}
 };
 
-// Numbers of a chunk: of weights, and of rows of activations.
+// Where a chunk's numbers lie: scales and zeros of weights, factors and sums of activations.
 struct FewNumbers {
   const float *scales, *zeros, *factors, *sums_of_x;
 
@@ -117,7 +120,7 @@ struct FewTile {
   using Weights = Packed<Bits, Levels>;
   static constexpr int kUnits = kFewUnits<Weights::kLinks, Rows>, kTileQuads = kUnits * Weights::kFields;
   using Tile = typename Few::Isa::template Tile<Rows, kTileQuads>;
-  // Vectors of activations for the same columns, vectors of sums of a link, and both for all units.
+  // Vectors of activations for the same columns, and how many sums a link has.
   static constexpr int kBlocks = Rows / Few::kRowsOfSum, kSets = kUnits * Few::kHalves * kBlocks;
   static constexpr int kBits = Bits, kRows = Rows, kRowStep = Few::template kRowStep<Bits>;
   static constexpr int kSums = Tile::kSums;
@@ -145,7 +148,8 @@ struct FewTile {
     });
   }
 
-  // Multiplies the sums of a chunk by their scales and adds them to the totals.
+  // totals += scale * factor * (values - zero * sum of activations) for a chunk, or with minima: scale * factor *
+  // values - offset * sum of activations.
   static LOWBIT_INLINE void add(const FewMode& mode, const FewNumbers& at, float32x4_t* values,
                                                 float32x4_t* totals) {
     if (mode.has_zeros)
@@ -176,7 +180,7 @@ struct FewTile {
     Tile::finish(args, place.index, place.unit * Weights::kFields, place.row, results);
   }
 
-  // Multiplies a chunk. Leaves `at` and `x` behind it.
+  // Adds a chunk's products to the sums and moves `at` and `x` behind the chunk.
   static LOWBIT_INLINE void multiply(const Weights& weights, const uint8_t*& at, const int8_t*& x,
                                                      size_t block_stride, uint32_t length, int32x4_t* sums) {
     if (kMayPair<Bits, Levels> && length == 16) {
@@ -241,7 +245,7 @@ struct FewTile {
   }
 };
 
-// Up to `Rows` rows by chunks of a panel. Returns how many.
+// Multiplies up to `Rows` rows by the chunks of `place`. Returns the number of rows.
 template <class Few, int Bits, bool Levels, int Rows>
 uint32_t few_rows(const Linear32& args, const FewPanel& panel, FewPlace place) {
   if constexpr (Rows > Few::kRowsOfSum)
@@ -252,7 +256,7 @@ uint32_t few_rows(const Linear32& args, const FewPanel& panel, FewPlace place) {
   return Rows;
 }
 
-// Factors of the sums of quads.
+// 2^shift_of(field) of each quad's field, by which sums of the quad are too large.
 template <int Bits, bool Levels>
 struct FewFactors {
   float of[kQuads];

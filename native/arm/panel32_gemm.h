@@ -1,8 +1,8 @@
-// GEMM of panel32 weights: a panel is unpacked once into the thread's scratch and serves all rows, in tiles of 8, 4 or
-// 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
+// GEMM over panel32 weights (prefill): a panel is unpacked once into the thread's scratch and multiplied by all rows of
+// activations, in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and a tile's arithmetic.
+// panel32.h has the formula.
 //
-// An unpacked panel holds vectors of signed bytes, quad by quad; then for each group (of 16, where groups are pairs)
-// the scales and, if there are any, zero points or offsets of minima.
+// An unpacked panel: signed bytes [quad][padded_k / 4][4 rows][4 k], or as the Isa orders them; then PanelNumbers.
 #pragma once
 
 #include "panel32_numbers.h"
@@ -12,19 +12,19 @@
 namespace lowbit {
 namespace {
 
-// Bytes of activations per pass over the panels: they stay in the second-level cache.
+// Bytes of activations that one pass over the panels multiplies: they stay in the second-level cache.
 constexpr size_t kRowBytes = 512 << 10;
 
 struct UnpackedPanel : PanelNumbers {
   int8_t* vectors;
 };
 
-// Place of 8 columns of a quad in an unpacked panel of `padded_k` columns.
+// 8 columns of a quad in an unpacked panel of `padded_k` columns, from `column` on.
 struct QuadColumns {
   size_t padded_k;
   uint32_t quad, column;
 
-  // Byte offset where quads follow each other.
+  // Their byte offset where quads follow each other.
   size_t offset() const { return 4 * (quad * padded_k + column); }
 };
 
@@ -60,11 +60,11 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
   read_numbers<Isa>(w, index, panel);
 }
 
-// Numbers of a group besides scales.
+// What a group has besides scales.
 enum class Beside { kNothing, kZeros, kMinima };
 
-// Rows `row` .. `row + Rows - 1` by the columns of `Quads` quads, `Columns` at a time: 16 where groups are pairs.
-// `Factors`: whether blocks of activations have scales of their own.
+// Multiplies rows row .. row + Rows - 1 by `Quads` quads from `quad` on, `Columns` k at a time: 32, or 16 where groups
+// are. `Factors`: activations are in blocks.
 template <class Isa, int Rows, int Quads, Beside Zeros, int Columns, bool Factors>
 inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                                   uint32_t quad, uint32_t row) {
@@ -117,13 +117,14 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       factors += chunk_stride;
     } while (weights[0] < group_end);
   }
-  // A copy: an array whose address is taken would be in memory throughout.
+  // A copy for finish(): compilers keep an array in memory throughout once its address is taken.
   float32x4_t results[Tile::kSums];
   each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE { results[i] = totals[i]; });
   Tile::finish(args, index, quad, row, results);
 }
 
-// Two quads at once load less per product, but their totals fit registers only beside the sums of long chunks.
+// Two quads at once load less per product, but their sums and totals exceed the registers: that pays in chunks of
+// kWideChunk columns or more, which add to the totals seldom.
 template <class Isa, int Rows, Beside Zeros, int Columns, bool Factors>
 void row_tile(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row) {
   if (std::min(args.weights.group_length, args.chunk) < Isa::kWideChunk) {
@@ -146,19 +147,19 @@ void row_tiles(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
     if (row < end) row_tile<Isa, 2, Zeros, Columns, Factors>(args, panel, index, row);
 }
 
-// All rows of a pass by a panel.
+// Multiplies rows row .. end - 1 by a panel.
 template <class Isa, Beside Zeros, int Columns = 32>
 void rows_of_panel(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row, uint32_t end) {
   if (args.rows.in_blocks) row_tiles<Isa, Zeros, Columns, true>(args, panel, index, row, end);
   else row_tiles<Isa, Zeros, Columns, false>(args, panel, index, row, end);
 }
 
-// Rows of activations per tile of phase 1.
+// Rows of activations of a tile of phase 1.
 inline uint32_t rows_of_pass(const Panels& w) {
   return std::max<uint32_t>(32, static_cast<uint32_t>(kRowBytes / w.padded_k()) / 16 * 16);
 }
 
-// A tile of phase 1: a panel, and rows of activations in whole steps.
+// A tile of phase 1: a panel by rows first .. end - 1, padded to whole steps.
 struct PassTile {
   uint32_t panel, first, end;
 
@@ -178,7 +179,7 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   const UnpackedPanel panel = unpacked_panel<Isa>(args, thread);
   const auto [index, first, end] = PassTile(args, tile, Isa::kRowStep);
   unpack_panel<Isa, Bits, Levels>(w, index, panel);
-  // What was stored is read in assembly.
+  // Assembly (load_alone) reads what unpack_panel has stored: the compiler must not delay the stores.
   asm volatile("" ::: "memory");
   constexpr Beside kNothing = Beside::kNothing, kMinima = Beside::kMinima;
   if constexpr (kMayPair<Bits, Levels>)
@@ -198,7 +199,7 @@ struct GemmCode {
   }
 };
 
-// Carves scratch for the activations and for each thread's unpacked panel.
+// Takes scratch for the activations and for each thread's unpacked panel.
 template <class Isa>
 size_t carve_gemm(Linear32& args, uint8_t* base, uint32_t threads) {
   Carver carver{base};
@@ -214,7 +215,7 @@ size_t gemm_scratch(const Call& call) {
   return carve_gemm<Isa>(args, nullptr, call.threads);
 }
 
-// Splits the call into a phase of quantization and one of products.
+// Phase 0 quantizes rows of activations, phase 1 multiplies a panel by the rows of a pass.
 inline void split_passes(Step& step, Linear32& args, uint32_t row_step, uint32_t threads) {
   args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * threads), row_step));
   args.panels_per_tile = 1;

@@ -1,4 +1,4 @@
-// Functions of the kernels with 8-bit matrix products that other kernels call.
+// What the SME2 kernels take from those with 8-bit matrix products (i8mm).
 #pragma once
 
 #include "../kernel.h"
@@ -6,10 +6,10 @@
 
 namespace lowbit {
 
-// Copies of each scale in an unpacked panel.
+// How often an unpacked panel holds each scale: once for each of the two rows of a product.
 constexpr size_t kI8mmScaleCopies = 2;
 
-// Function that runs the GEMM tiles for these panel32 weights.
+// The function that runs a GEMM's tiles over these panel32 weights.
 decltype(Step::run) i8mm_run(const Panels& weights);
 
 }  // namespace lowbit

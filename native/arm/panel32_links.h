@@ -1,11 +1,11 @@
-// Products of packed panel32 weights without unpacking them.
+// Products of packed panel32 weights with activations, without unpacking the weights.
 //
-// The fields of a byte are multiplied as a chain: one dot product with the whole byte, one with all but its highest
-// field, and so on down to the lowest. A field's sum is the difference of two neighbours, so that unpacking costs one
-// mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
+// A chain of dot products takes a byte: the whole byte, the byte without its highest field, and so on down to the
+// lowest field alone. Each is a link. A field's sum is the difference of two neighbouring links, so that unpacking
+// costs one mask a product and no shift. With 4 bits, byte = 16 high + low, and high . q = (byte . q - low . q) / 16.
 //
-// Where unsigned by signed products exist (`Mixed`), the lower 7 bits of a byte need no mask: their value is the mean
-// of the byte's signed and unsigned values.
+// Where the CPU multiplies unsigned by signed bytes (`Mixed`), the lower 7 bits of a byte need no mask: (unsigned byte
+// + signed byte) / 2 is their value.
 #pragma once
 
 #include "../families/linear/fields.h"
@@ -14,7 +14,8 @@
 namespace lowbit {
 namespace {
 
-// A dot product with the lowest `end` bits of byte vector `vector`.
+// A dot product with the lowest `end` bits of vector `vector`. The highest of them, from bit `shift` on, are a piece of
+// field `field`: bits of a weight from bit `at` on.
 struct Link {
   uint8_t vector, shift, end, field, at;
   // Whether the product is with the whole byte as an unsigned number.
@@ -24,16 +25,16 @@ struct Link {
 template <int Bits, bool Mixed>
 struct Chain {
   static constexpr int kFieldsOfUnit = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors;
-  // Units of vectors that cover a panel at 4 k.
+  // Units (fields that share vectors) of a panel's 8 quads at 4 k.
   static constexpr int kUnits = kQuads / kFieldsOfUnit;
   Link links[14];
-  // Factors of the links: a link's accumulators start with its factor times the sum of the chunk's activations.
+  // What makes weights signed: a link's accumulators start with its factor times the chunk's sum of activations.
   int32_t factors[14];
   int count;
 };
 
-// After the links of a vector: if the last two are the lower 7 bits and the whole byte, replaces the former by the
-// unsigned byte, which is twice the mean less the signed byte.
+// Where a vector's last two links are the lower 7 bits and the whole signed byte, makes the former one the unsigned
+// byte: 2 * (lower 7 bits) - signed byte.
 template <int Bits, bool Mixed>
 constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   const int last = chain.count - 1;
@@ -42,8 +43,8 @@ constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   chain.factors[last - 1] = 2 * chain.factors[last - 1] - chain.factors[last];
 }
 
-// Makes the links in the order of vectors and shifts. The piece with a weight's highest bit subtracts the offset; a
-// whole byte is 128 less than its fields, since its highest bit is flipped.
+// Makes the links in the order of vectors and shifts. A link's factor takes 2^(bits - 1) from each weight whose highest
+// bit the link has, and gives a whole byte the 128 that its flipped highest bit lacks.
 template <int Bits, bool Mixed>
 constexpr Chain<Bits, Mixed> make_chain() {
   Chain<Bits, Mixed> chain{};
@@ -80,7 +81,7 @@ constexpr bool has_mask(int end) {
   return false;
 }
 
-// First link of a field.
+// The first link of a field.
 template <int Bits, bool Mixed>
 constexpr Link first_link(int field) {
   for (int i = 0; i < kChain<Bits, Mixed>.count; i++)
@@ -89,7 +90,7 @@ constexpr Link first_link(int field) {
 }
 
 struct ChainConstants {
-  // Masks by the number of bits kept.
+  // masks[n] keeps the lowest n bits.
   uint8x16_t masks[8];
   float32x4_t magic, powers;
 };
@@ -110,7 +111,7 @@ inline LOWBIT_INLINE ChainConstants chain_constants() {
   return constants;
 }
 
-// The part of a unit's vectors that a link's product is with.
+// The bytes that a link multiplies, out of a unit's vectors.
 template <int Bits, bool Mixed, int Index>
 inline LOWBIT_INLINE int8x16_t link_part(const ChainConstants& constants, const uint8x16_t* bytes) {
   constexpr Link link = kChain<Bits, Mixed>.links[Index];
@@ -118,7 +119,7 @@ inline LOWBIT_INLINE int8x16_t link_part(const ChainConstants& constants, const 
   else return vreinterpretq_s8_u8(vandq_u8(bytes[link.vector], constants.masks[link.end % 8]));
 }
 
-// Sum of a link's fields of a short chunk as a float, plus kMagic.
+// kMagic + a link's sum over a short chunk, for the fields below it, too.
 template <int Bits, bool Mixed, int Index>
 inline LOWBIT_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   const float32x4_t sum = vreinterpretq_f32_s32(sums[Index]);
@@ -126,14 +127,14 @@ inline LOWBIT_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   else return vmulq_n_f32(vaddq_f32(sum, vreinterpretq_f32_s32(sums[Index + 1])), 0.5f);
 }
 
-// Sum of a link's fields of a long chunk.
+// A link's sum over a long chunk, for the fields below it, too.
 template <int Bits, bool Mixed, int Index>
 inline LOWBIT_INLINE int32x4_t long_link_sum(const int32x4_t* sums) {
   if constexpr (!kChain<Bits, Mixed>.links[Index].mixed) return sums[Index];
   else return vhaddq_s32(sums[Index], sums[Index + 1]);
 }
 
-// Sum of a link's own field: without those below it.
+// A link's sum without the link below it: that of its own piece.
 template <int Bits, bool Mixed, bool Long, int Index>
 inline LOWBIT_INLINE float32x4_t part_sum(const ChainConstants& constants, const int32x4_t* sums) {
   constexpr bool kIsLowest = kChain<Bits, Mixed>.links[Index].shift == 0;
@@ -148,7 +149,7 @@ inline LOWBIT_INLINE float32x4_t part_sum(const ChainConstants& constants, const
   }
 }
 
-// Sum of a field's weights, times 2^(shift - at) of its first link.
+// 2^(shift - at) * sum s * q of a field, with shift and at of its first link.
 template <int Bits, bool Mixed, bool Long, int FieldIndex>
 inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
   constexpr Link first = first_link<Bits, Mixed>(FieldIndex);
@@ -169,7 +170,7 @@ inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, cons
   return result;
 }
 
-// Number of accumulators with initial values per chunk.
+// Links of a width: initial values that a chunk's accumulators need.
 template <bool Mixed>
 inline uint32_t chain_starts(const Panels& w) {
   constexpr uint32_t kCounts[] = {0,

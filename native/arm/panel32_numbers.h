@@ -1,4 +1,4 @@
-// Scales of a panel32 panel as floats, with its zero points or minima, in the order of a tile's sums.
+// A panel's scales, and its zero points or offsets of minima, as floats in the order of a tile's sums.
 #pragma once
 
 #include "panel32.h"
@@ -6,9 +6,9 @@
 namespace lowbit {
 namespace {
 
-// Conversion of a group's scales to floats. The bits of an f16 moved to their places in an f32 are the number times
-// 2^-112, so totals are multiplied by 2^112 at the end. With activations in blocks, whose factors make sums small, sums
-// and totals are multiplied by 2^56 each.
+// How a group's scales become floats. The bits of an f16, shifted to their places in an f32, are 2^-112 times the
+// number, and totals are multiplied by 2^112 at the end. With activations in blocks, whose factors make sums small,
+// sums and totals are multiplied by 2^56 each.
 enum class Scales { kFloats, kHalves, kPositiveHalves };
 constexpr float kHalfFactor = 0x1p112f, kHalfOfFactor = 0x1p56f;
 
@@ -29,18 +29,18 @@ inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float3
   }
 }
 
-// [group][kScaleFloats] each, where a pair of groups of 16 counts as two. There are zeros only with zero points or
-// minima, whose offsets they are then.
+// [group][kScaleFloats] each; two groups of 16 count as two. zeros: zero points, or offsets of minima (quad_offsets);
+// absent without either.
 struct PanelNumbers {
   float* scales;
   float* zeros;
 };
 
-// Floats of scales per group.
+// Floats of a group's scales.
 template <class Isa>
 constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
 
-// Floats of a panel's numbers.
+// Floats of a panel's scales and zeros.
 template <class Isa>
 inline size_t number_floats(const Panels& w) {
   return (w.has_offsets ? 2 : 1) * round_up(kScaleFloats<Isa> * w.part_count(), 16);
@@ -51,7 +51,7 @@ inline PanelNumbers panel_numbers(const Panels& w, float* at) {
   return {at, at + (w.has_offsets ? kScaleFloats<Isa> * w.part_count() : 0)};
 }
 
-// Stores the numbers of a panel; scales_of(place) reads scales, and zeros are multiplied by `factors` of their quads.
+// Stores a panel's scales, which scales_of(place) reads, and its zeros, each times the factor of its quad.
 template <class Isa, class Read>
 inline void store_numbers(const Panels& w, uint32_t index, const PanelNumbers& numbers, const float* factors,
                           Read&& scales_of) {
@@ -88,7 +88,7 @@ void read_numbers(const Panels& w, uint32_t index, const PanelNumbers& numbers, 
   else store_numbers<Isa>(w, index, numbers, factors, [&](const QuadPlace& place) { return quad_scales(w, place); });
 }
 
-// Reads f16 scales without minima and zero points, times 1 / kHalfFactor.
+// Stores a panel's f16 scales times 2^-112 (1 / kHalfFactor), for weights without minima and zero points.
 template <class Isa, Scales Kind>
 inline void read_halves(const Panels& w, uint32_t index, float* to) {
   const uint32_t groups = w.groups, group_bytes = w.group_bytes;

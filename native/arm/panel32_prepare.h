@@ -1,4 +1,4 @@
-// Binds calls of linear layers over panel32 weights: tile sizes, scratch, and the kernel for the bit width.
+// Binds calls of linear layers over panel32 weights: sizes of chunks and tiles, and the code for the width of weights.
 #pragma once
 
 #include "../families/linear/arguments.h"
@@ -36,7 +36,7 @@ using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
 // Whether groups have minima or integer scales.
 inline bool has_numbers(const Panels& w) { return w.has_minima || w.scale_bytes == 1; }
 
-// Chooses `Code::run<Bits, Levels>()` for the weights; codebooks have up to 4 bits.
+// Code::run<Bits, Levels>() for the width of the weights and whether they have a codebook, which is of up to 4 bits.
 template <class Code, int Bits = 1>
 Run choose_run(const Panels& w) {
   if constexpr (Bits < 8)

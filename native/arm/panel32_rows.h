@@ -1,6 +1,6 @@
-// Up to 8 rows of activations by a panel32 panel: up to 128 columns at a time are unpacked to a buffer that all rows
-// read. `Dot` supplies add<Bits, Longest>(columns, x, length, sums), which adds the products of a row with 16 columns
-// or a multiple of 32.
+// Linear layers over panel32 weights, 8 rows of activations at a time: up to 128 columns of a panel are unpacked to a
+// buffer, which all rows then read. `Dot` supplies add<Bits, Longest>(columns, x, length, sums), which adds a row's
+// products with `length` columns, 16 or a multiple of 32. panel32.h has the formula.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -22,13 +22,13 @@ inline void unpack_chunk(const Panels& w, const uint8_t* at, uint32_t length, in
   }
 }
 
-// A chunk of rows of activations: from column `c` of group `g` on.
+// Rows first .. first + count - 1 by the chunk from column `c` of group `g` on.
 struct RowsChunk {
   const uint8_t* group;
   uint32_t g, c, length, first, count;
 };
 
-// Adds the products of rows with the unpacked columns of a chunk.
+// sums[row][quad] += the products of a chunk.
 template <class Dot, int Bits, bool Levels>
 void add_columns(const Linear32& args, const RowsChunk& chunk, int32x4_t (*sums)[kQuads]) {
   const Panels& w = args.weights;

@@ -1,4 +1,4 @@
-// Unpacks vectors of panel32 weights to signed bytes.
+// Unpacks vectors of panel32 weights to signed bytes: src/kernels/layout/panel32.ts has their order.
 #pragma once
 
 #include "../families/linear/fields.h"
@@ -7,7 +7,7 @@
 namespace lowbit {
 namespace {
 
-// One field of a unit's vectors, whose highest bits are flipped back already, as unsigned weights.
+// A field of a unit's vectors as unsigned weights, a byte each. The highest bits of bytes are flipped back before.
 template <int Bits, int Index>
 inline LOWBIT_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
   constexpr Field field = Fields<Bits>::field(Index);

@@ -1,7 +1,9 @@
-// Tiles of int8 sums by the outer products of SME2: 4 k of a vector of activation rows by 4 k of two vectors of weight
-// rows. A single block of assembly enters streaming mode, works and leaves it, since compilers may put NEON
-// instructions, which are illegal there, between two blocks. Callers keep nothing in ZA. Instructions that not all
-// assemblers know are written as words, with their meaning beside them: `npm run arm:figures` compares the two.
+// Tiles of totals by the int8 outer products of SME2 (smopa): 4 k of a vector of activation rows by 4 k of two vectors
+// of weight rows, summed in 32 bits in the matrix ZA.
+//
+// One block of assembly enters streaming mode, works and leaves it: between two blocks, compilers may put NEON
+// instructions, which are illegal in that mode. Callers keep nothing in ZA. Instructions that not all assemblers know
+// are written as words with their meaning beside them; `npm run arm:figures` compares the two.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +18,22 @@ inline uint32_t streaming_bytes() {
   return static_cast<uint32_t>(bytes);
 }
 
-// Rows of activations of a tile; its rows of weights are twice as many.
+// Rows of activations of a tile. It has twice as many rows of weights.
 inline uint32_t streaming_rows() { return streaming_bytes() / 4; }
 
-// Place of a row of activations in its tile, such that the groups of ZA vectors that instructions work on, each a
-// quarter of the tile after the other, are rows in order.
+// Place of a row of activations in its tile. Instructions work on four vectors of ZA, each a quarter of a tile apart:
+// at these places the four are neighbouring rows.
 inline uint32_t streaming_place(uint32_t row, uint32_t rows) { return row % 4 * (rows / 4) + row / 4; }
 
-// Arguments of a tile of totals. Vectors of activations and of weights are contiguous along k, 4 k at a time. Groups of
-// `group_length` k have a scale per row of weights; chunks of up to `chunk` k of a group have `factors` and `sums` per
-// row of activations, `chunk_stride` bytes apart. Totals are rows of 128 bytes, as are scales and zeros of groups.
+// A tile: totals [rows][32] = sum over chunks: scale * factor * (sum s * q - zero * sum q), as panel32.h has it.
+// x: [k / 4][rows][4]; weights: [k / 4][2 * rows][4]; scales and zeros: [groups][32], as are totals, 128 bytes a row.
+// factors and sums of a chunk of up to `chunk` k of a group: [rows], `chunk_stride` bytes from one chunk to the next.
 struct StreamingTile {
   const int8_t *x, *weights;
   const float *factors, *sums, *scales, *zeros;
   float* totals;
   uint64_t groups, group_length, chunk, chunk_stride, flags;
-  // Row of `sums` at each place of a tile.
+  // Which row of `sums` each place of a tile has: the inverse of streaming_place.
   const uint32_t* places;
 };
 constexpr uint64_t kStreamingZeros = 1, kStreamingMinima = 2, kStreamingFactors = 4;

@@ -1,7 +1,10 @@
-// Attention of many queries (prefill) on AMX: scores and weighted sums as products of bf16 tiles. Over f16 and int8
-// caches all factors are rounded to bf16, and weights are off by up to 0.8 %. Over f32 caches factors are split in two
-// (split_bf16.h), and results are as exact as 16 bits of the largest terms. Scores are computed transposed,
-// [keys][queries]: each query is a lane of its softmax, and neither keys nor weights need transposing.
+// Attention of many queries (prefill) on AMX, in the way of FlashAttention (Dao et al. 2022): scores and weighted sums
+// are products of bf16 tiles. Over f16 and int8 caches all factors are rounded to bf16, and weights are off by up to
+// 0.8 %. Over f32 caches each factor is a sum of two bf16 (split_bf16.h), and results are as exact as 16 bits of the
+// largest terms.
+//
+// Scores are computed transposed, [keys][queries]. So a query is a lane in its softmax, and neither keys nor weights
+// need transposing.
 #include "../families/attention/rope_attention.h"
 #include "../kernel.h"
 #include "attention_pairs_amx.h"
@@ -10,7 +13,7 @@
 namespace lowbit {
 namespace {
 
-// bf16 parts per factor.
+// bf16 parts of a factor.
 template <class Element>
 constexpr int kPartsOf = std::is_same_v<Element, float> ? 2 : 1;
 
@@ -76,7 +79,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     return are_finite;
   }
 
-  // A block as tiles, and the queries that may see it.
+  // A block, converted to tiles, and the queries that may see it.
   struct Block {
     uint32_t start, last;
     QueryRange range;
@@ -115,7 +118,7 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     }
   }
 
-  // Two pairs at a time pass all blocks, in turn, so that their sums stay in the first-level cache.
+  // Attends with two pairs of query tiles at a time to all blocks, so that their sums stay in the first-level cache.
   void attend_blocks() {
     for (uint32_t index = 0; index < sizes_.query_tiles / 2; index += 2) {
       uint32_t first = 0, last = count_;
@@ -127,11 +130,13 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
     count_ = 0;
   }
 
-  // Software pipeline of both pairs in turn. Tiles multiply a pair's weights with values, while vectors add the
-  // products of the turn before to its sums and find the largest scores of the turn after; then they score the pair
-  // after that, while vectors make weights. New products and scores replace what vectors have read. Stores of vectors
-  // reach the cache long before tiles load them, and the other way around. Sums shrink when the pair's former products
-  // are added and its next ones are not begun.
+  // A software pipeline in which the two pairs take turns. In a turn:
+  //   1. tiles multiply the pair's weights with values; vectors add the products of the turn before to the sums, and
+  //      find the largest scores of the turn after;
+  //   2. tiles compute the scores of the turn after that; vectors turn the scores of the turn after into weights.
+  // New products and scores replace those that vectors have read. What vectors store reaches the cache long before
+  // tiles load it, and the other way around. A pair's sums shrink between the two: its former products are added, its
+  // next ones not begun.
   void attend_pairs(uint32_t index, uint32_t first, uint32_t last) const {
     const ExponentConstants constants;
     const Pair none = {index, first, 0};
@@ -193,12 +198,12 @@ class TilesPart : SharedBlocksPart<FloatsAvx512, Element> {
   Sizes sizes_;
   Workspace w_;
   float* expanded_;
-  // Blocks as tiles.
+  // The number of blocks that are tiles now.
   uint32_t count_ = 0;
   Block blocks_[kBlocksMost];
 };
 
-// Tokens from which tiles serve a contiguous f32 cache. f32 pages, which ask for exactness, stay on vectors.
+// Fewest tokens with which tiles serve a contiguous f32 cache. f32 pages, which ask for exactness, stay on vectors.
 constexpr uint32_t kFloatRows = 128;
 
 template <class Element>
@@ -215,14 +220,14 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   float* scratch = thread_scratch(args, thread);
   each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t index) {
     const AttentionPart<FloatsAvx512, Element> part(args, job, index);
-    // Vector kernels leave out values that are not finite for queries that do not see them.
+    // Tiles refuse values that are not finite. Vectors leave them out for queries that do not see them.
     if (is_for_tiles<Element>(args, job.run) && TilesPart<Element>(part, scratch).attend()) return;
     if constexpr (IsInt4) Int4Part<BytesAvx512Vnni>(part, scratch).attend();
     else attend_part<FloatsAvx512>(part, scratch);
   });
 }
 
-// Most floats of a part's queries: with their sums they take 8 bytes each, and stay in the second-level cache.
+// Most floats of a part's queries. Each takes 8 bytes with its sum, and all stay in the second-level cache.
 constexpr uint32_t kPartFloats = 131072;
 // Cost of converting a block's keys and values, in queries.
 constexpr uint32_t kConvertCost = 80;

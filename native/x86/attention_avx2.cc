@@ -7,7 +7,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvx2Words {
-  // Assembly: compilers would compute the products of many rows first, and keep sums in memory.
+  // In assembly: compilers would compute the products of many rows first and keep the sums in memory.
   static __m256i add_products(__m256i sum, __m256i a, __m256i b) {
     __m256i products;
     __asm__("vpmaddwd %3, %2, %1\n\tvpaddd %1, %0, %0" : "+x"(sum), "=&x"(products) : "x"(a), "x"(b));

@@ -7,7 +7,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvxVnniWords {
-  // Assembly: compilers keep copies of sums around the intrinsic.
+  // In assembly: compilers copy the sums around the intrinsic.
   static __m256i add_products(__m256i sum, __m256i a, __m256i b) {
     __asm__("%{vex%} vpdpwssd %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
     return sum;

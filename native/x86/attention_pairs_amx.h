@@ -1,5 +1,5 @@
 // Attention of a pair of query tiles with a block of keys on AMX: scores, their softmax, and products with values. The
-// vector work is in small pieces that callers spread behind tile instructions. Flags: see scripts/native/build.js.
+// vectors' work is in small pieces, which callers spread among tile instructions. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "attention_tiles_amx.h"
@@ -24,13 +24,12 @@ inline __m512 exp2_of(__m512 x) {
   return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
 }
 
-// Steps per octave in which scores, as base-2 logarithms of weights, are counted: 128 with one part, the 7 mantissa
-// bits of a bf16.
+// A score is kSteps * log2 of its weight. With one part kSteps is 128, since the mantissa of a bf16 has 7 bits.
 template <int Parts>
 constexpr float kSteps = Parts == 1 ? 128 : 1;
 
-// Applies the softcap, if any, to scores of 16 queries with `count` keys from `start` on, which come in units of the
-// cap, and hides keys outside first .. last.
+// Applies the softcap, if any, to the scores of 16 queries with `count` keys from position `start` on, and hides keys
+// outside first .. last - 1. `cap_of_scores` is the cap in units of scores.
 void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t count, __m512i first, __m512i last) {
   const __m512 cap = _mm512_set1_ps(cap_of_scores), none = _mm512_set1_ps(kNone);
   for (uint32_t key = 0; key < count; key++) {
@@ -42,13 +41,12 @@ void hide_scores(float* scores, float cap_of_scores, uint32_t start, uint32_t co
   }
 }
 
-// A pair of query tiles with a block, and the number of its 32-key halves up to the last key that one of the queries
-// sees.
+// A pair of query tiles with a block. `halves`: how many times 32 keys of the block at least one query sees.
 struct Pair {
   uint32_t index, block, halves;
 };
 
-// Four accumulators += two tiles of a times two tiles of b. `behind` does other work behind each tile instruction.
+// Four accumulators += two tiles of a times two tiles of b. `behind` does other work after each tile instruction.
 template <int Parts, class Behind>
 inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                          const uint8_t* b1, Behind&& behind) {
@@ -56,7 +54,7 @@ inline LOWBIT_INLINE void multiply_parts(const uint8_t* a0, const uint8_t* a1, c
   else multiply_tiles(a0, a1, b0, b1, behind);
 }
 
-// Stores scores of the pair to [2][64][16]; `before(half)` precedes the stores of 32 keys.
+// Computes the scores of the pair, [2 tiles][64 keys][16 queries]. Calls before(half) ahead of the stores of 32 keys.
 template <int Parts, class Behind, class Before>
 inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pair pair, Behind&& behind,
                                                      Before&& before) {
@@ -75,8 +73,8 @@ inline LOWBIT_INLINE void score_pair(const Workspace& w, const Sizes& sizes, Pai
   }
 }
 
-// Stores values . weights of the pair, as its sums; `before(step)` precedes the stores of 32 columns. Adding to sums in
-// tiles would cost more: loads of accumulators take longest.
+// Computes the products weights . values of the pair, in the order of its sums. Calls before(step) ahead of the stores
+// of 32 columns. Tiles do not add to sums, since loads of accumulators take longest.
 template <int Parts, class Behind, class Before>
 inline LOWBIT_INLINE void multiply_pair(const Workspace& w, const Sizes& sizes, Pair pair,
                                                         const uint8_t* weights, Behind&& behind, Before&& before) {
@@ -96,7 +94,7 @@ inline LOWBIT_INLINE void multiply_pair(const Workspace& w, const Sizes& sizes, 
   }
 }
 
-// Adds products of a pair to its sums, a few at a time.
+// Adds the products of a pair to its sums, a few at a time.
 class Additions {
  public:
   Additions(const Workspace& w, const Sizes& sizes, Pair pair)
@@ -123,13 +121,13 @@ class Additions {
   const float* end_;
 };
 
-// f - 128 * (2^(f / 128) - 1) rounded, for every second f of 0 .. 127.
+// round(f - 128 * (2^(f / 128) - 1)) for f = 0, 2, ... 126.
 alignas(64) constexpr uint8_t kLessThanSteps[64] = {0,  1,  1,  2,  2,  3,  4,  4,  5,  5,  5,  6,  6,  7,  7,  8,
                                                     8,  8,  9,  9,  9,  9,  10, 10, 10, 10, 10, 11, 11, 11, 11, 11,
                                                     11, 11, 11, 11, 11, 11, 11, 11, 11, 10, 10, 10, 10, 10, 9,  9,
                                                     9,  8,  8,  8,  7,  7,  6,  6,  5,  5,  4,  3,  3,  2,  1,  1};
 
-// Constants of bf16_exp2_pairs, which compilers would else make anew each time.
+// Constants of bf16_exp2_pairs. Compilers would otherwise make them anew each time.
 struct ExponentConstants {
   __m512i order = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15));
   __m512i less = _mm512_load_si512(kLessThanSteps), ones = _mm512_set1_epi32(0x3f803f80);
@@ -140,9 +138,8 @@ struct ExponentConstants {
   }
 };
 
-// bf16 2^(a / 128) in the low halves of lanes and 2^(b / 128) in the high ones, with an error of 0.8 %; a and b are
-// under 2^13. The bits of a bf16 are 128 times its logarithm, apart from the mantissa's deviation (kLessThanSteps) and
-// the exponent bias, which `bias` adds.
+// 2^(a / 128 - 127) as bf16 in the low halves of lanes, 2^(b / 128 - 127) in the high ones, off by up to 0.8 %. As an
+// integer, a bf16 is 128 * (its base-2 logarithm + 127), less kLessThanSteps of the lowest 7 bits.
 inline LOWBIT_INLINE __m512i bf16_exp2_pairs(__m512 a, __m512 b, const ExponentConstants& constants) {
   const __m512i words = _mm512_packus_epi32(_mm512_cvtps_epi32(a), _mm512_cvtps_epi32(b));
   const __m512i steps = _mm512_shuffle_epi8(words, constants.order);
@@ -168,7 +165,7 @@ class Softmax {
     for (auto& top : tops_) top = _mm512_set1_ps(kNoneYet);
   }
 
-  // Whether keys are left whose scores are not compared, or not weighed.
+  // Whether there are keys whose scores are not compared yet.
   bool any_unknown() const { return unknown_ < w_.scores + 512 * pair_.halves; }
   bool any_left() const { return left_ > 0; }
 
@@ -179,7 +176,7 @@ class Softmax {
     unknown_ += 32;
   }
 
-  // Updates the largest scores and shrinks sums and totals accordingly.
+  // Updates the largest scores, and shrinks sums and totals where these have grown.
   inline LOWBIT_INLINE void begin_weights() {
     while (any_unknown()) compare();
     if (!any_left()) return;

@@ -1,5 +1,5 @@
-// Queries, keys and values as bf16 tiles, and the scratch that holds them. A factor has `Parts` bf16 parts: one is the
-// rounded value, two are as in split_bf16.h. The algorithm is in attention_amx.cc. Flags: see scripts/native/build.js.
+// Queries, keys and values as bf16 tiles, and the scratch that holds them. A factor has `Parts` bf16 parts: one, the
+// rounded value, or two as in split_bf16.h. attention_amx.cc has the algorithm. Flags: see scripts/native/build.js.
 #pragma once
 
 #include "../families/attention/rope_attention.h"
@@ -11,12 +11,12 @@
 namespace lowbit {
 namespace {
 
-// Queries per product: two tiles.
+// Queries of a product: two tiles.
 constexpr uint32_t kPair = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
-// Bytes of keys and values that are tiles at a time: a quarter of the second-level cache.
+// Bytes of keys and values that are converted to tiles at a time: a quarter of the second-level cache.
 constexpr size_t kBlocksBytes = 524288;
-// Most blocks of it: those of heads of up to 32 columns.
+// The most blocks that this holds: with heads of up to 32 columns.
 constexpr uint32_t kBlocksMost = kBlocksBytes / (8 * kTileBytes);
 
 // Bytes of a tile with its parts, which follow each other.
@@ -142,7 +142,7 @@ void store_transposed(const PartVector<Parts>* rows, uint8_t* tile) {
   }
 }
 
-// Detects values that are not finite: their product with 0 is NaN.
+// Finds values that are not finite: 0 times such a value is NaN.
 struct Finiteness {
   __m512 zeros[2] = {};
 

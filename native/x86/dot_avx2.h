@@ -1,7 +1,7 @@
-// Products of panel16 linear layers on AVX2. vpmaddubsw multiplies unsigned weights with activations; its 16-bit sums
-// are exact for weights of up to 7 bits, and smaller weights allow several to be added. Weights of 8 bits are
-// multiplied as magnitudes, with activations that take their signs, or as 16-bit numbers; in GEMM as two planes of 4
-// bits.
+// Products of panel16 linear layers on AVX2. vpmaddubsw multiplies unsigned weights by signed activations and adds two
+// products in 16 bits. That is exact for weights of up to 7 bits, and narrower weights let several such sums be added.
+// Weights of 8 bits are multiplied as magnitudes, with activations that take their signs, or as 16-bit numbers; GEMM
+// multiplies them as two planes of 4 bits.
 #pragma once
 
 #include "isa_avx2.h"

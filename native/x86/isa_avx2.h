@@ -29,7 +29,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Bytes load_bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   // Prefetch distance in bytes.
   static constexpr size_t kAhead = 4096;
-  // Prefetches 32 columns of weights at that distance from p, and one line more for the scales in between.
+  // Prefetches 32 columns of weights at that distance from p, and one more cache line for the scales among them.
   template <int Bits>
   static void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
@@ -79,7 +79,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Floats load_zeros(const uint8_t* zeros) {
     return to_floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros))));
   }
-  // Moves exponent and fraction to their places in a float, which is 2^-120 times the number.
+  // Exponent and fraction, shifted to their places in a float, are 2^-120 times the number.
   static Floats load_e4m3(const uint8_t* p) {
     const __m256i bytes = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
     const __m256i bits = _mm256_and_si256(_mm256_slli_epi32(bytes, 20), _mm256_set1_epi32(kE4m3Bits));

@@ -31,15 +31,15 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
   // Prefetch distance in bytes.
   static constexpr size_t kAhead = 1024;
-  // Prefetches 32 columns of weights at that distance from p, and one line more for the scales in between. Always
+  // Prefetches 32 columns of weights at that distance from p, and one more cache line for the scales among them. Always
   // inlined: GCC drops calls of functions without results even if they prefetch.
   template <int Bits>
   static LOWBIT_INLINE void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
-  // prefetch, for a single row into the second-level cache, since it leaves the first-level one little to do: Zen 4
-  // reads a fifth faster that way.
+  // prefetch() for streams. With one row of activations it fetches into the second-level cache: Zen 4 reads a fifth
+  // faster that way.
   template <int Bits, bool OneRow>
   static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
     if (!OneRow) return prefetch<Bits>(p);

@@ -1,5 +1,6 @@
-// panel16 linear layers on AMX: int8 activations times weights as signed bytes. The 32-bit sums of each group are
-// exact; vectors scale and add some groups' sums while tiles multiply the next ones.
+// Linear layers over panel16 weights on AMX: int8 activations times weights as signed bytes. panel16_linear.h has the
+// formula. Tiles sum each group exactly, in 32 bits. Vectors scale the sums of some groups and add them to the totals
+// while tiles multiply the next groups.
 #include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
 #include "isa_avx512.h"
@@ -9,15 +10,15 @@ namespace lowbit {
 namespace {
 
 constexpr uint32_t kRows = 16;
-// Rows that share unpacked weights; further rows unpack them again.
+// Most rows that share unpacked weights. Further rows unpack them again.
 constexpr uint32_t kRowsMax = 512;
-// Segments summed side by side, an accumulator each, and most steps of a segment.
+// Segments of a group that are summed at the same time, an accumulator each; and most steps of a segment.
 constexpr uint32_t kChains = 2, kSegmentSteps = 4;
-// Turns that finished accumulators wait in memory: a core cannot forward tile stores to vector loads.
+// Turns that finished accumulators wait in memory: cores cannot forward stores of tiles to loads of vectors.
 constexpr uint32_t kTurns = 4;
-// Columns of k unpacked at once: 16 KiB of weights stay in the first-level cache.
+// Columns of k that are unpacked at once: 16 KiB of weights, which stay in the first-level cache.
 constexpr uint32_t kChunkColumns = 1024;
-// Most panels per tile of work: all but the first find a chunk's activations in the second-level cache.
+// Most panels of a tile of work: all but the first find a chunk's activations in the second-level cache.
 constexpr uint32_t kPanelsMax = 8;
 // Results larger than this do not fit caches and are written with non-temporal stores.
 constexpr size_t kStreamBytes = 1u << 20;
@@ -128,8 +129,8 @@ struct TileTarget {
   }
 };
 
-// Splits a number under 2^23, such as a sum of 2^16 activations, in two of 16 bits: n = low + 256 * high. Zero points
-// are stored as pairs z, 256 * z, so that one product of pairs multiplies a zero point with a sum.
+// Splits a number under 2^23, such as a sum of 2^16 activations, into two of 16 bits: n = low + 256 * high. A zero
+// point is stored as the pair z, 256 * z: one product of pairs then multiplies it by a sum.
 inline int32_t split_sum(int32_t n) {
   const int32_t low = static_cast<int8_t>(n), high = (n - low) / 256;
   return static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | static_cast<uint16_t>(low));
@@ -185,9 +186,9 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-// Computes the sums of two segments in two accumulators and stores them one after the other. `behind` of places 0 to 7
-// does other work after each instruction of the first step and of the end. Tile loads bypass the first-level cache,
-// which unpacking needs.
+// Computes the sums of two segments in two accumulators and stores them, one after the other. behind(0) to behind(7)
+// do other work after the instructions of the first step and of the end. Loads of activations bypass the first-level
+// cache, which unpacking needs.
 constexpr int kPlaces = 8;
 template <class Behind>
 inline LOWBIT_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps,
@@ -287,8 +288,8 @@ inline LOWBIT_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_
   }
 }
 
-// One chunk of k, from `segment` on, of a panel, by rows first .. last. `totals` [rows / 16][16][16] keeps the sums
-// between chunks.
+// Multiplies a chunk of k of a panel, from `segment` on, by rows first .. last - 1. `totals` [rows / 16][16][16] has
+// the sums between chunks.
 template <bool Zeros>
 void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, uint32_t segment, uint32_t first,
                     uint32_t last, float* totals, bool stream) {

@@ -1,8 +1,7 @@
-// GEMM over panel16 weights on AMX, for calls whose activations smaller batches quantize to int8 in blocks. Here
-// activations and weights are rounded to bf16, which is closer to floats and no slower. Sums are in f32 along k.
+// GEMM over panel16 weights on AMX, y = x . w^T + bias, where smaller batches quantize activations to int8 in blocks.
+// Here activations and weights are rounded to bf16, which is closer to floats and no slower. Sums are in f32, along k.
 //
-// Against float activations y is off by at most 2^-7 of the sum of |activation| |weight|, besides the rounding of sums.
-// Magnitudes under 2^-126 count as 0.
+// y is off by at most 2^-7 * sum |x| |w|, besides the rounding of sums. Magnitudes under 2^-126 count as 0.
 #include "../families/gate/activations.h"
 #include "../families/linear/arguments.h"
 #include "../families/linear/panel16_gemm.h"
@@ -16,12 +15,12 @@ namespace {
 constexpr uint32_t kRows = 16, kPairRows = 32;
 // Columns of k per tile.
 constexpr uint32_t kStep = 32;
-// Rows that share weights as bf16; further rows convert them again. Steps of weights that stay in the first-level
-// cache.
+// Most rows that share weights as bf16: further rows convert them again. And steps of k whose weights stay in the
+// first-level cache.
 constexpr uint32_t kRowsMax = 256, kStepsMax = 24;
-// Panels per tile of work, multiplied in pairs.
+// Most panels of a tile of work. They are multiplied in pairs.
 constexpr uint32_t kPanelsMax = 8;
-// Bytes of a pair of panels' tiles in one step, and of four accumulators.
+// Bytes of the tiles of a pair of panels in one step of k, and of four accumulators.
 constexpr size_t kPairBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
 
 // Unpacks weights to signed bytes, [k][16 rows of a panel].
@@ -149,7 +148,7 @@ void round_rows(const Bf16Linear& a, uint32_t tile) {
   }
 }
 
-// Converts a chunk of two panels to tiles, four columns of one panel at a time; `rest` calls are left.
+// Converts a chunk of two panels to tiles, four columns of a panel a call. `rest` calls are left.
 struct Rounder {
   const Panel16* w;
   const uint8_t* panels[2];
@@ -297,7 +296,7 @@ class Bf16Multiplier {
   inline LOWBIT_INLINE void multiply(uint32_t pair, uint32_t place, uint32_t pair_of_rows,
                                                      uint32_t buffer, uint32_t rounds, Rounder& rounder) {
     const bool alone = a_.chunks() == 1;
-    // With a single chunk, two places take turns, since one is being finished.
+    // With a single chunk, two places take turns: one is finished while the other is summed.
     float* sums = work_.sums + (alone ? turn_++ % 2 : place) * (kSumBytes / 4);
     const uint32_t row = first_ + kPairRows * pair_of_rows;
     const bool two = row + kRows < last_;

@@ -1,5 +1,5 @@
 // panel16 linear layers on AVX-512 VNNI for CPUs with AMX, for up to 15 rows of activations: eight neighbouring panels
-// at once, measured to be fastest there. Other CPUs read four longer streams (linear_avx512.cc). Flags: see
+// at once, which is fastest there by measurement. Other CPUs read four longer streams (linear_avx512.cc). Flags: see
 // scripts/native/sources.js.
 #include "../families/linear/panel16_linear.h"
 #include "../kernel.h"

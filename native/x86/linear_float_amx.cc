@@ -1,6 +1,6 @@
-// GEMM over float weights on AMX. Factors are exact sums of bf16: three for x and for f32 weights, two for f16 weights,
-// one for bf16 weights (split_bf16.h). Products of parts below 2^-24 of the whole are left out, so that the error is
-// that of sums in f32. Where rows of x are bf16, the products of their other parts, which are zeros, are left out, too.
+// GEMM over float weights on AMX, y = x . w^T + bias. Each factor is an exact sum of bf16 parts (split_bf16.h): x and
+// f32 weights of three, f16 weights of two, bf16 weights of one. Products of parts below 2^-24 of the whole are left
+// out: the error is that of sums in f32. Rows of x that are bf16 have one part that is not zero; others are left out.
 #include <algorithm>
 
 #include "../families/linear/arguments.h"
@@ -11,9 +11,10 @@
 namespace lowbit {
 namespace {
 
-// Rows of x, columns of y and depth along k of a tile of work: its weights, x and sums stay in the second-level cache.
+// Rows of x, columns of y and values of k that a tile of work multiplies at a time: weights, x and sums stay in the
+// second-level cache.
 constexpr uint32_t kTileRows = 512, kTileColumns = 128, kDepth = 1024;
-// Values of k per product of tiles.
+// Values of k that a product of tiles sums.
 constexpr uint32_t kStep = 32;
 
 // Most parts of a factor; x has as many.
@@ -27,7 +28,7 @@ constexpr uint32_t parts_of(FloatType type) {
 }
 
 struct AmxFloatLinear : FloatCall {
-  // x as tiles [blocks of 16 rows][steps of k][parts]. is_bf16: per block, whether all parts but the first are zeros.
+  // x as tiles [blocks of 16 rows][steps of k][parts]. is_bf16: for each block, whether all parts but the first are 0.
   uint8_t* rows;
   uint8_t* is_bf16;
   // Per thread: weights as tiles [16 columns][steps of kDepth][parts], then sums [16 rows][16 columns].
@@ -87,8 +88,8 @@ inline ThreeParts split_weights(const AmxFloatLinear& args, size_t at, uint32_t 
   return {};
 }
 
-// Packs 16 columns of y from `column` on, `steps` steps from value `start` of k on. Pairs of k are neighbours, as tile
-// products need them.
+// Packs the weights of 16 columns of y from `column` on, `steps` steps of k from `start` on. Two k of a column are
+// neighbours, as products of tiles need them.
 void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, uint32_t steps, uint8_t* tile) {
   const uint32_t count = parts_of(args.type);
   for (uint32_t step = 0; step < steps; step++, tile += count * kTileBytes) {
@@ -106,8 +107,8 @@ void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, u
   }
 }
 
-// Adds `steps` steps of k to the sums of 32 rows by 32 columns: products of parts i of x and j of weights with i + j <=
-// 2, the largest last; only i = 0 where x is bf16.
+// Adds `steps` steps of k to the sums of 32 rows by 32 columns: the products of parts i of x and j of weights with i +
+// j <= 2, the largest last, and only those with i = 0 where x is bf16.
 template <uint32_t Count, bool IsBf16>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
                     bool first) {

@@ -6,12 +6,12 @@
 namespace lowbit {
 namespace {
 
-// Operations for many rows of activations.
+// Operations of GEMM.
 struct ManyAvx2 : Avx2 {
   static void store_ints(int32_t* p, Ints v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   static Ints load_ints(const int32_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static void prefetch_line(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
-  // Does nothing: short_rows prefetches the next chunk line by line while it multiplies.
+  // Nothing: short_rows prefetches the next chunk, cache line by cache line, while it multiplies.
   template <int Bits>
   static void prefetch(const uint8_t*) {}
 };

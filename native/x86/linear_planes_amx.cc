@@ -1,8 +1,10 @@
-// panel16 GEMM on AMX: int8 activations in tiles times weights in two planes of bytes.
+// GEMM over panel16 weights on AMX: int8 activations times weights that are two planes of bytes,
 //
-// All of k is summed in 32-bit integers, so that groups, zero points and minima cost nothing in the inner loop, which
-// has two byte products per weight. Only the weights are rounded, once (weight_planes_avx512.h). Groups for which exact
-// sums are as fast are left to linear_amx.cc.
+//   y = x_scale * step * (256 * (sum high * q) + sum low * q - x_zero * correction) + bias
+//
+// with one `step` for a row of weights (weight_planes_avx512.h). Both sums go over all of k in 32-bit integers, so that
+// groups, zero points and minima cost nothing in the inner loop; a weight costs two products of bytes. Only weights are
+// rounded, once. linear_amx.cc serves groups for which exact sums are as fast.
 #include "../families/gate/activations.h"
 #include "../families/linear/arguments.h"
 #include "floats_avx512.h"
@@ -11,7 +13,7 @@
 namespace lowbit {
 namespace {
 
-// Activations and split weights of a step, and the direction of the next step.
+// Where a step's activations and split weights are, and in which direction the next step's are.
 struct Operands {
   const int8_t* a0;
   const int8_t* a1;
@@ -25,9 +27,9 @@ struct Operands {
   }
 };
 
-// One step of tile instructions, each followed by other work, `behind`: a core's vector units would otherwise idle
-// while tiles are loaded and multiplied. Activations pass once per panel; `stream` loads keep them from evicting the
-// weights from the first-level cache. So do weights that are used `Once`.
+// A step of tile instructions. behind() does other work after each: vector units would otherwise idle while tiles are
+// loaded and multiplied. Activations are loaded by `stream`, so that they do not evict weights, which many rows use,
+// from the first-level cache. So are weights that are used `Once`.
 constexpr int kPlaces = 8;
 template <int Blocks, bool Once, class Behind>
 inline LOWBIT_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
@@ -55,7 +57,7 @@ inline LOWBIT_INLINE void multiply_step(const Operands& at, const uint8_t* plane
   place(Place<7>{});
 }
 
-// In memory, the high-plane sums of 32 rows come first, then the low-plane ones.
+// In memory, sums of the high plane for 32 rows come first, then those of the low plane.
 inline LOWBIT_INLINE void load_sums(const int32_t* sums) {
   load_accumulators(sums, sums + 512, sums + 256, sums + 768);
 }
@@ -133,8 +135,8 @@ struct ChunkSplitter {
   }
 };
 
-// Multiplies chunks of k of a few panels, places begin .. end in the order of work, with rows first .. last (at most
-// 512), whose activations are `tiles`.
+// Multiplies the panels at places begin .. end - 1, in the order of work, by rows first .. last - 1 (at most 512),
+// whose activations are `tiles`, chunk by chunk of k.
 template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
@@ -161,12 +163,12 @@ class ChunkMultiplier {
     fetch_next_chunk(last - first, pairs * (end_ - begin_) * steps_);
     if (pairs > 1) split_first_panel();
     for (uint32_t p = begin_; p < end_; p++) {
-      // The next panel takes this one's places in the planes as the last rows leave them.
+      // The last rows of this panel free its places in the planes, step by step, for the next panel.
       Splitter splitter = splitter_for(pairs > 1 ? p + 1 : p);
       for (uint32_t pair = 0; pair < pairs; pair++) {
         int32_t* sums = begin_pair(p, pair, pairs);
         const uint32_t row = first + kPairRows * pair;
-        // Alternates direction: the planes used last are still in the first-level cache.
+        // Every other pair goes backwards: the planes that were used last are still in the first-level cache.
         const Operands at = operands(kPairRows * pair, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
         const bool two = row + kRows < last;
         if (pairs == 1 && two) splitter = split_and_multiply<2>(at, splitter);
@@ -185,7 +187,7 @@ class ChunkMultiplier {
  private:
   using Splitter = ChunkSplitter<Bits, Levels>;
 
-  // Reads scales only now: splitting the panel before has prefetched them.
+  // Reads the panel's scales, which were prefetched while the panel before was split.
   inline LOWBIT_INLINE void begin_panel(uint32_t panel) {
     const __m512 exponents = step_exponents(a_.weights, a_.panel_at(panel), levels_.top);
     _mm512_store_ps(exponents_[panel - begin_], exponents);
@@ -202,7 +204,7 @@ class ChunkMultiplier {
     return {splitter, panel < end_ ? runs : 0};
   }
 
-  // Prefetches the next chunk's activations, which are far away, a few lines at each step of this chunk.
+  // Prefetches the next chunk's activations, a few cache lines at each step of this chunk.
   inline LOWBIT_INLINE void fetch_next_chunk(uint32_t rows, uint32_t all_steps) {
     if (a_.chunk_steps == a_.steps) return;
     const uint32_t next = step_ + steps_ < a_.steps ? step_ / a_.chunk_steps + 1 : 0;
@@ -239,8 +241,8 @@ class ChunkMultiplier {
     return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
   }
 
-  // Place of a pair's sums: in scratch between chunks; with a single chunk two places take turns, since one is being
-  // finished.
+  // Where a pair's sums are: each has its own place, for the next chunk. With a single chunk two places take turns: one
+  // is finished while the other is summed.
   inline LOWBIT_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
     const bool alone = a_.chunk_steps == a_.steps;
     int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
@@ -268,7 +270,7 @@ class ChunkMultiplier {
     finisher_.stream = a_.stream;
   }
 
-  // Tiles multiply while vectors finish the rows before. These loops call nothing: functions that use vectors end with
+  // Tiles multiply while vectors finish the rows before. These loops call no functions: those that use vectors end with
   // vzeroupper, which waits for the tiles.
   inline LOWBIT_INLINE void multiply(Operands at) {
     Finisher finisher = finisher_;
@@ -281,7 +283,7 @@ class ChunkMultiplier {
     finisher_ = finisher;
   }
 
-  // The last rows of a panel: each step's place in the planes is refilled with the next panel's weights one step later.
+  // The last rows of a panel. One step after its use, a place in the planes gets the next panel's weights.
   template <int Blocks>
   inline LOWBIT_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
     uint8_t* left = planes_;
@@ -298,7 +300,7 @@ class ChunkMultiplier {
     return splitter;
   }
 
-  // With at most 32 rows, split weights are used once: a ring of a few steps of them stays in the first-level cache.
+  // At most 32 rows use split weights once, from a ring of a few steps that stays in the first-level cache.
   template <int Blocks>
   inline LOWBIT_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
     Finisher finisher = finisher_;
@@ -323,7 +325,7 @@ class ChunkMultiplier {
   uint8_t* planes_;
   int32_t* sums_;
   PanelFactors* factors_;
-  // Results of a gate, [rows][16], of the panel before.
+  // Results [rows][16] of the gate, which is the panel before.
   float* gates_;
   Finisher finisher_;
   alignas(64) float exponents_[kPanelsMax][16];
@@ -385,8 +387,9 @@ size_t planes_linear_scratch(const Call& call) {
   return planes_scratch(call, Gated);
 }
 
-// Longest groups of these kernels. Exact sums of longer groups (linear_amx.cc) are about as fast, a fifth slower with
-// 32 rows: the limit is short for few rows, longer for many. With fewer rows, prefill gives the same results as decode.
+// Longest groups that these kernels serve. Exact sums of longer groups (linear_amx.cc) are about as fast, with 32 rows
+// a fifth slower. So the limit is short from 32 rows on and longer from 128 on. With fewer rows linear_amx.cc serves,
+// and prefill gives the same results as decode.
 constexpr GroupLimit kFewRows = {32, 32}, kManyRows = {128, 224};
 
 constexpr KernelRow kTable[] = {

@@ -1,5 +1,5 @@
-// Linear layers on AMX with weights in two planes of bytes: sizes, memory, and activations as tiles. Flags: see
-// scripts/native/build.js.
+// Binds calls of linear layers on AMX with weights in two planes of bytes: sizes, memory, and activations as tiles.
+// Flags: see scripts/native/build.js.
 #pragma once
 
 #include "../families/linear/panel16_linear.h"
@@ -12,12 +12,12 @@ namespace {
 constexpr uint32_t kRows = 16, kPairRows = 32;
 // Columns of k per tile.
 constexpr uint32_t kStep = 64;
-// Rows that share split weights; further rows split them again.
+// Most rows that share split weights. Further rows split them again.
 constexpr uint32_t kRowsMax = 512;
 // Most panels per tile of work.
 constexpr uint32_t kPanelsMax = 8;
-// Bytes of activations that stay in a core's second-level cache. More are multiplied in chunks of k, which leave room
-// for sums and the next chunk.
+// Bytes of activations that stay in a core's second-level cache. Where there are more, they are multiplied in chunks of
+// k, which leave room for sums and for the next chunk.
 constexpr size_t kResidentBytes = 1u << 20, kChunkBytes = 1u << 19;
 // Steps of split weights that stay in the first-level cache.
 constexpr uint32_t kRingSteps = 4;
@@ -28,8 +28,8 @@ constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes, k
 
 inline uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
 
-// Factors of finished sums of a panel's 16 columns, and addends: `correction` is the sum of the rounded weights, for
-// the zero points of activations.
+// What turns the sums of a panel's 16 columns into results. `correction` is the sum of a row's rounded weights, which
+// the zero point of activations multiplies.
 struct alignas(64) PanelFactors {
   float high[16], low[16], correction[16], bias[16];
 };
@@ -53,9 +53,9 @@ struct PlanesLinear {
   float* scales;
   float* zeros;
   uint8_t* scratch;
-  // Per thread, a copy of one block of rows' activations, followed by the number of that block; or null. Cache lines
-  // that several cores hold are slow to fetch again once evicted: with copies of those that stay, tiles multiplied up
-  // to half again as fast.
+  // For each thread, a copy of the activations of one block of rows, and behind it that block's number; or null. Cache
+  // lines that several cores hold are slow to fetch again once evicted: with copies, tiles multiplied up to half again
+  // as fast.
   int8_t* copies;
   // Bytes of one thread's scratch: split weights, sums, results of a gate, factors of panels.
   size_t scratch_bytes;
@@ -82,7 +82,7 @@ struct PlanesLinear {
   float* gates(uint8_t* scratch) const {
     return reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(factors(scratch)) - kGateBytes);
   }
-  // Panel at a place in the order of work: each gate comes before what it gates.
+  // The panel at a place in the order of work: a gate comes before what it gates.
   uint32_t panel_at(uint32_t place) const { return gated ? place / 2 + place % 2 * (weights.panel_count / 2) : place; }
 };
 static_assert(sizeof(PlanesLinear) <= kArgsMax);
@@ -100,7 +100,8 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   const size_t bytes = rows * kStep * a.steps;
   const uint32_t chunks = bytes <= kResidentBytes ? 1 : static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
   a.chunk_steps = ceil_div(a.steps, chunks);
-  // Sums that wait for the next chunk take at most as much cache as the activations. Small tiles balance threads.
+  // Sums that wait for the next chunk take at most as much cache as activations do. Small tiles of work let threads end
+  // together.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
   const uint32_t panels = std::min(share, kPanelsMax);
   a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, panels & ~1u) : panels);
@@ -118,13 +119,13 @@ inline size_t planes_scratch(const Call& call, bool gated) {
 
 constexpr uint32_t kNoBlock = ~0u;
 
-// Marks all copies as stale; called before activations change.
+// Marks all copies as stale, before activations change.
 inline void forget_copies(const PlanesLinear& a) {
   for (uint32_t t = 0; a.copies && t < a.threads; t++) *a.copied_block(t) = kNoBlock;
 }
 
-// Activations of a block of kRowsMax rows for a thread, copied first where threads have copies. Chunks of k are
-// a.chunk_bytes() apart.
+// The activations of a block of kRowsMax rows: the thread's copy, which is made first, where threads have copies.
+// Chunks of k are a.chunk_bytes() apart.
 inline const int8_t* block_tiles(const PlanesLinear& a, uint32_t block, uint32_t thread) {
   const uint32_t first = block * (kRowsMax / kRows);
   const int8_t* tiles = a.tiles + first * a.block_bytes();

@@ -1,10 +1,15 @@
-// Linear recurrences over long runs on AMX, in chunks. With S0 the state before a chunk and e(r, j) the decay from row
-// j to row r, the rows' updates u solve a triangular system: u_r = beta_r (v_r - e(r, 0) S0^T k_r) - sum over j < r of
-// beta_r e(r, j) (k_r . k_j) u_j. Then y_r = e(r, 0) S0^T q_r + sum over j <= r of e(r, j) (q_r . k_j) u_j, and S =
-// e(n, 0) S0 + sum over j of k_j (e(n, j) u_j)^T. The system is inverted in floats, row by row. All else are products
-// of tiles of floats split in two (split_bf16.h), as exact as 16 bits of the largest terms. In products that sum over
-// rows, a pair of bf16 is of rows 16 apart: words of the keys as right factors then serve as left factors, too. Flags:
-// see scripts/native/build.js.
+// Linear recurrences (linear_recurrence.h) with the delta rule over long runs on AMX, in chunks of n rows (Yang et al.
+// 2024). With S0 the state before a chunk and e(r, j) the decay from row j to row r, the updates u of the rows solve a
+// triangular system:
+//
+//   u_r = beta_r (v_r - e(r, 0) S0^T k_r) - sum over j < r of beta_r e(r, j) (k_r . k_j) u_j
+//   y_r = e(r, 0) S0^T q_r + sum over j <= r of e(r, j) (q_r . k_j) u_j
+//   S   = e(n, 0) S0 + sum over j of k_j (e(n, j) u_j)^T
+//
+// The system is inverted in floats, row by row. All else is products of tiles, whose floats are sums of two bf16
+// (split_bf16.h): as exact as 16 bits of the largest terms. In products that sum over rows, the two bf16 of a pair are
+// of rows that are 16 apart, so that words of keys as right factors serve as left factors, too. Flags: see
+// scripts/native/build.js.
 #include "recurrence_chunks_amx.h"
 
 namespace lowbit {
@@ -37,8 +42,8 @@ class HeadTiles {
     });
   }
 
-  // Processes a chunk. Returns false where an addend is infinite or NaN, which zeros in tiles would not keep from
-  // earlier rows.
+  // Processes a chunk. Returns false where an update u is not finite: products of tiles would give it to earlier rows,
+  // too, as 0 * u is NaN.
   bool take(const Chunk& chunk, const ChunkKeys& keys, RowsAhead ahead) const {
     const ChunkGates gates(args_, chunk, head_);
     weigh(gates);
@@ -67,7 +72,7 @@ class HeadTiles {
   float* state_tiles(uint32_t pair, uint32_t keys) const {
     return state_ + (size_t{pair} * sizes_.key_tiles + keys) * 2 * kTileFloats;
   }
-  // S0^T k of two tiles of rows, or S0^T q from tile 2 on.
+  // S0^T k of two tiles of rows, and from tile 2 on S0^T q.
   float* read(uint32_t tile) const { return w_.reads + 2 * tile * kTileFloats; }
   // Address of a row in sums of two by two tiles.
   static float* row_of(float* sums, uint32_t row, uint32_t c) {
@@ -80,7 +85,7 @@ class HeadTiles {
       for (uint32_t c = 0; c < 2 * sizes_.pairs; c++) body(key, 16 * c, row_of(state_tiles(c / 2, 0), key, c % 2));
   }
 
-  // Computes the system and the weights of u in y.
+  // Computes the system, and the weights e(r, j) (q_r . k_j) of u in y.
   LOWBIT_APART void weigh(const ChunkGates& gates) const {
     for (uint32_t row = 0; row < kChunk; row++) {
       const __m512d own = _mm512_set1_pd(gates.logs[row]);

@@ -11,13 +11,13 @@
 namespace lowbit {
 namespace {
 
-// Rows of a chunk: one product of tiles sums over so many.
+// Rows of a chunk: as many as one product of tiles sums over.
 constexpr uint32_t kChunk = 32;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
 // Bytes of a tile in two parts.
 constexpr uint32_t kSplitBytes = 2 * kTileBytes;
-// Most heads that take turns, chunk by chunk: keys they share are converted once, and their rows are on the same memory
-// pages, whose TLB entries the next heads reuse.
+// Most heads that are processed together, chunk by chunk: keys that they share are converted once, and their rows are
+// on the same memory pages, whose TLB entries serve all of them.
 constexpr uint32_t kHeadsMost = 8;
 
 // Sizes of a head: steps of 32 keys, tiles of 16 keys (an even number), and pairs of tiles of 16 columns of values.

@@ -16,13 +16,13 @@ namespace {
 // Compiler barrier around tile instructions, whose memory accesses compilers do not know.
 inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 
-// Follows a tile instruction where little other work does. Where another thread of the core uses tiles, too, as other
-// guests of a host do, its loads and products and ours take turns instead of overlapping: with eight nops in between
-// linear layers and attention took a sixth to a quarter less time then. Alone they took as long, floats split in two 4
-// % longer.
+// Eight nops, for tile instructions that little other work follows. Where the core's other thread uses tiles, too, as
+// other guests of a host do, loads and products of both take turns instead of overlapping. With the nops, linear layers
+// and attention then took a sixth to a quarter less time. Alone, they took as long as without, floats split in two 4 %
+// longer.
 inline LOWBIT_INLINE void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
 
-// Index of a place for other work among the tile instructions of a step.
+// A place for other work among the tile instructions of a step.
 template <int Index>
 using Place = std::integral_constant<int, Index>;
 
@@ -32,8 +32,8 @@ struct alignas(64) TileShapes {
   uint8_t rows[16];
 };
 
-// Shapes for products of 16 rows of `width` bytes with 16 columns. Constants: _tile_loadconfig tells the compiler of a
-// read of only eight bytes, so that writes just before it get lost.
+// Shapes of tiles for products of 16 rows of `width` bytes with 16 columns. They are constants: to the compiler
+// _tile_loadconfig reads only eight bytes, and it drops writes to the others just before.
 template <int Width>
 constexpr TileShapes kTileShapes = {
     1, 0, {}, {64, 64, 64, 64, Width, Width, 64, 64}, {16, 16, 16, 16, 16, 16, Width / 4, Width / 4}};

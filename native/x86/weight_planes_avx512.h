@@ -1,7 +1,7 @@
 // Low-bit weights as 16-bit integers in two planes of bytes, for matrix units that multiply bytes.
 //
-// Weight = step * (256 * high + low), with one power of two `step` per row of a panel, such that the row's largest
-// possible magnitude takes 15 bits and a sign. Groups need no scaling of their own then. A weight is off by at most
+// weight = step * (256 * high + low) with one power of two, `step`, for a row of a panel: with it the row's largest
+// possible magnitude takes 15 bits and a sign. So groups need no scale in the products. A weight is off by at most
 // 2^-13 of that magnitude; weights with few significant bits are exact.
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace lowbit {
 namespace {
 
-// Weights of field f as signed numbers in the highest `Bits` bits of words: words 4f, 4f + 2 of each row, and words 4f
-// + 1, 4f + 3.
+// The weights of field f as signed numbers in the highest `Bits` bits of words: weights 4 f and 4 f + 2 of each row in
+// one vector, 4 f + 1 and 4 f + 3 in the other.
 struct FieldWords {
   __m512i even, odd;
 };
@@ -38,7 +38,7 @@ inline LOWBIT_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels
   }
 }
 
-// Shift by which the largest level of a codebook fills a signed byte, or that of `Bits` bits a word from field_words.
+// How far levels may be shifted left: those of a codebook within a signed byte, others within a word of field_words.
 template <int Bits, bool Levels>
 struct LevelRange {
   explicit LevelRange(const Panel16& w) {
@@ -58,7 +58,7 @@ struct LevelRange {
   __m512i table = _mm512_setzero_si512();
 };
 
-// Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the row's largest magnitude.
+// Exponents of the steps of a panel's rows: 2^15 * step is the power of two above the row's largest magnitude.
 inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
   const __m512 range = _mm512_set1_ps(top);
   __m512 largest = _mm512_set1_ps(0x1p-100f);
@@ -75,7 +75,7 @@ inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
   return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
 }
 
-// From kOnes.bytes + 32 - n on, n ones and then zeros: a mask of the columns of a run that are no padding.
+// kOnes.bytes + 32 - n points at n ones and then zeros, a mask of the columns of a run that are no padding.
 struct Ones {
   uint8_t bytes[64];
 };
@@ -106,8 +106,7 @@ class PanelSplitter {
     load_group();
   }
 
-  // A run of 32 columns is split in parts 0 to kParts - 1, so that other instructions may come in between. There must
-  // be a run left.
+  // A run of 32 columns is split in parts 0 to kParts - 1, between which other instructions fit. A run must be left.
   static constexpr int kParts = 4;
 
   inline LOWBIT_INLINE void begin_run() {

@@ -18,7 +18,7 @@ struct WordsAvx512 : FloatsAvx512 {
   static Words broadcast_pair(const int16_t* p) {
     return _mm512_castps_si512(_mm512_set1_ps(*reinterpret_cast<const float*>(p)));
   }
-  // Assembly: compilers keep copies of sums around the intrinsic.
+  // In assembly: compilers copy the sums around the intrinsic.
   static Words add_products(Words sum, Words a, Words b) {
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;

@@ -1,5 +1,5 @@
-// Runs one linear kernel once, on one thread, over random weights: for emulators that count instructions. AQLM kernels
-// take weights of two codebooks of 8 bits, whatever BITS and GROUP are.
+// Runs one linear kernel once, on one thread, over random weights: for emulators that count instructions. For AQLM
+// kernels, BITS and GROUP count nothing: weights have two codebooks of 8 bits.
 //
 // run_row ROW M N K BITS GROUP
 #include <cstdio>
@@ -37,7 +37,7 @@ struct Shape {
   uint32_t m, n, k, bits, group;
 };
 
-// Writes a header of weights with positive f16 scales, as far as kernels read it.
+// Writes the fields of a header that kernels read, for weights with positive f16 scales.
 void write_header(uint8_t* at, const Shape& shape) {
   at[8] = static_cast<uint8_t>(shape.bits);
   at[9] = at[15] = 1;
@@ -46,7 +46,7 @@ void write_header(uint8_t* at, const Shape& shape) {
   memcpy(at + 24, &shape.group, 4);
 }
 
-// Not inlined: the count covers functions whose names, argument types included, contain "lowbit".
+// Not inlined: the count takes functions whose names, types of arguments included, contain "lowbit".
 __attribute__((noinline)) void fill(uint8_t* bytes, size_t size) {
   uint32_t state = 1;
   for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);

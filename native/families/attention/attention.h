@@ -1,5 +1,8 @@
-// Causal grouped-query attention of a step's tokens, each over its own sequence's KV cache, contiguous or in pages. A
-// token without a position there gets NaN and stores nothing: operators check, since a kernel cannot raise errors. A
+// Causal grouped-query attention of a step's tokens, each over the KV cache of its own sequence, contiguous or in
+// pages: y [heads, head_dim] = sum over keys: softmax(rule(q . key)) * value, with q of a query head and keys of its KV
+// head. rule(s) = scale * s, or softcap * tanh(scale * s / softcap).
+//
+// A token without a position in the cache gets NaN and stores nothing: a kernel cannot raise errors, operators do. A
 // token's result has the same bits whichever tokens are beside it, and for any number of threads.
 #pragma once
 
@@ -15,7 +18,7 @@ void attend_part(const AttentionPart<Isa, Element>& part, float* scratch) {
   else FewRowsPart<Isa, Element>(part, scratch).attend();
 }
 
-// Merges the chunks' results of one query of a split-K run into y.
+// Merges the results of a query's chunks into y (split-K).
 template <class Isa>
 void merge_chunks(const AttentionArgs& args, const AttentionJob& job, uint32_t row, uint32_t head) {
   const ChunkResults results(args);
@@ -33,7 +36,7 @@ void merge_chunks(const AttentionArgs& args, const AttentionJob& job, uint32_t r
   divide_sums<Isa>(y, result, dim);
 }
 
-// Merges the chunks of one tile's share of the split-K queries.
+// Merges the chunks of a tile's share of all split-K queries.
 template <class Isa>
 void merge_tile(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
   const AttentionPlan& plan = plan_of(args);
@@ -50,7 +53,7 @@ void merge_tile(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
   }
 }
 
-// Phases: plan the work and store keys and values, attend, merge chunks.
+// Phase 0 plans the work and stores keys and values, phase 1 attends, phase 2 merges chunks.
 template <class Isa, class Element>
 void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const AttentionArgs& args = step.as<AttentionArgs>();

@@ -1,11 +1,12 @@
-// Attention of vectors of queries over one block of the KV cache: scores, softmax, weighted sum of values.
+// Attention of vectors of queries over one block of the KV cache: scores, softmax weights, weighted sum of values.
 #pragma once
 
 #include "attention_softmax.h"
 
 namespace lowbit {
 
-// Softmax weights [key][lane_rows] of keys first .. last of the block, from one query row on, and the sums they go to.
+// Softmax weights [key][lane_rows] of keys first .. last - 1 of a block, from some query on, and the sums of weighted
+// values of these queries.
 struct WeightRows {
   uint32_t first, last, lane_rows;
   const float* weights;
@@ -13,8 +14,8 @@ struct WeightRows {
   float* const* sums;
 };
 
-// sums[r] = sums[r] * shrink[r] + weights[r] . values for `Columns` vectors: columns from d on of the sums, from at + d
-// on of the values' rows.
+// sums[r] = sums[r] * shrink[r] + weights[r] . values for `Columns` vectors of columns, from column d on. A head's
+// columns begin at column `at` of the values' rows.
 template <class Isa, class Value, int Rows, int Columns, class Vector>
 LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows, size_t d, size_t at,
                               KeyFetch<Value>& fetch, Vector vector) {
@@ -50,7 +51,7 @@ LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows
   });
 }
 
-// Adds all columns of a head; `at` is the head's first column in the block's rows.
+// add_columns for all columns of a head.
 template <class Isa, class Value, int Rows>
 void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows, KeyFetch<Value>& fetch) {
   constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
@@ -69,15 +70,15 @@ struct WeighedValues {
   const QueryVector<Isa>& queries;
   const CacheBlock<Element>& block;
   const float* weights;
-  // Fetches the next block meanwhile.
+  // Prefetches the next block.
   KeyFetch<Element>& fetch;
 
-  // Shrinks the sums of `Rows` queries, then adds keys first .. last of the block to them.
+  // Multiplies the sums of `Rows` queries by `shrink`, then adds keys first .. last - 1 of the block.
   template <int Rows>
   void add_keys(uint32_t row, uint32_t first, uint32_t last, const float* shrink) const {
     static const float kOnes[4] = {1, 1, 1, 1};
     const size_t at = static_cast<size_t>(queries.kv - block.kv) * block.dim;
-    // Value rows of so many keys, of all heads, stay in the first-level cache until all columns are added.
+    // Keys whose values, of all heads, stay in the first-level cache until all columns are added.
     constexpr uint32_t kAtOnce = kBlockKeys / 2;
     for (uint32_t from = first; from < last; from += kAtOnce, shrink = kOnes) {
       const uint32_t to = std::min(last, from + kAtOnce);
@@ -86,8 +87,8 @@ struct WeighedValues {
     }
   }
 
-  // Adds to `Rows` queries' sums the keys that each sees: a hidden key is left out, since 0 * value is NaN where the
-  // value is not finite. Keys that all of the queries see are added in one pass.
+  // Adds to each of `Rows` queries the keys that it sees: those that all see in one pass, between those that only some
+  // see. Hidden keys are left out: a weight of 0 would make NaN of a value that is not finite.
   template <int Rows>
   void add(uint32_t row, KeyRange keys) const {
     KeyRange own[Rows];
@@ -113,7 +114,7 @@ struct WeighedValues {
   }
 };
 
-// Adds the block's values to the sums of all queries of a vector, a few queries at a time.
+// Adds the block's weighted values to the sums of a vector's queries, four queries at a time.
 template <class Isa, class Element>
 void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, const float* weights,
                 KeyFetch<Element>& fetch) {
@@ -127,7 +128,7 @@ void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& bloc
   }
 }
 
-// Turns the scores of a block's keys into softmax weights, times the scales of the values where those are int8.
+// Turns the scores of a block's keys into softmax weights; int8 values have their scales multiplied in.
 template <class Isa, class Element>
 void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, float softcap,
                  float* scores) {
@@ -146,9 +147,9 @@ void weigh_block(QueryVector<Isa>& queries, const CacheBlock<Element>& block, Ke
   });
 }
 
-// Attends to one block for `count` vectors of queries; `columns` of each cache row are used. scores holds kBlockKeys
-// keys per vector, `apart` floats from one vector to the next. The loop over keys prefetches the block's values, the
-// loop over values the next block's keys.
+// Attends with `count` vectors of queries to one block, whose rows have `columns` columns in use. scores: kBlockKeys
+// keys a vector, `apart` floats from one vector to the next. The loop over keys prefetches the block's values, the loop
+// over values the next block's keys.
 template <class Isa, class Element>
 void attend_block(QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange keys,
                   float softcap, float* scores, size_t apart, uint32_t columns) {

@@ -1,5 +1,5 @@
-// Addresses of keys and values: in one contiguous KV cache, which counts as a single page, or in the pages of several
-// sequences.
+// The arguments of attention, and where keys and values lie: in one contiguous KV cache, which counts as a single page,
+// or in pages of several sequences. New keys and values are stored from here.
 #pragma once
 
 #include "../embedding/embedding.h"
@@ -15,18 +15,18 @@ struct AttentionArgs {
   const float* v;
   float* y;
   float* scratch;
-  // Addresses in a contiguous cache, or byte offsets in a page. With int4 pages: keys and values are the f16
-  // residual's, scales those of full pages.
+  // Addresses of a contiguous cache, or byte offsets in a page. Of int4 pages: keys and values of the f16 residual,
+  // scales of full pages.
   uintptr_t keys, values, key_scales, value_scales;
   // Block table [slots][pages_max] of page addresses; null for a contiguous cache.
   const uint64_t* pages;
   // int4 only: block table of full pages, and byte offsets of their keys and values.
   const uint64_t* full_pages;
   uintptr_t full_keys, full_values;
-  // Pages: the number of runs, then [run][kRunFields] of int32. Contiguous cache: the position of the first token,
+  // With pages: the number of runs, then [run][kRunFields] int32. With a contiguous cache: the first token's position,
   // int64.
   const void* runs;
-  // Attention sinks: one score per head, without a value; or null.
+  // Attention sinks, [heads] scores without a value; or null.
   const float* sinks;
   uint32_t rows, heads, kv_heads, head_dim, window;
   // Most positions of a sequence.
@@ -36,16 +36,16 @@ struct AttentionArgs {
   uint32_t pages_max, runs_max;
   // Query heads per KV head.
   uint32_t group;
-  // Rotated pairs of dimensions of a head, for rope_update_and_attend.
+  // Pairs of dimensions that rope_update_and_attend rotates in a head.
   uint32_t half;
   ScoreRule rule;
   uint32_t threads;
   bool is_int4;
   // Whether prefill runs use the kernel that copies keys and values.
   bool copies_for_prefill;
-  // Tokens per tile where queries share copies of keys, and per tile of the phase that stores.
+  // Tokens of a part whose queries share copies of keys, and of a tile of phase 0.
   uint32_t rows_per_tile, stored_per_tile;
-  // Floats of one thread's scratch, and most tokens that may be split over keys (split-K).
+  // Floats of a thread's scratch; and most tokens of a step whose keys may be shared among threads (split-K).
   size_t thread_floats;
   uint32_t split_rows;
 
@@ -55,7 +55,7 @@ struct AttentionArgs {
 };
 static_assert(sizeof(AttentionArgs) + 3 * sizeof(void*) <= kArgsMax);
 
-// Calls body with each run whose tokens and positions are within the call's. Runs are read from memory once.
+// Calls body with each run whose tokens and positions are within the call's. Each run is read from memory once.
 template <class Body>
 void each_run(const AttentionArgs& args, Body&& body) {
   if (!args.pages) {
@@ -67,7 +67,7 @@ void each_run(const AttentionArgs& args, Body&& body) {
   each_run_of(args.runs, args.runs_max, args.rows, args.capacity, body);
 }
 
-// Rows of all KV heads at some consecutive positions of the cache.
+// Keys and values of all KV heads, [kv_heads][head_dim] each, at consecutive positions of the cache.
 template <class Element>
 struct CacheRows {
   Element* keys;
@@ -96,7 +96,7 @@ CacheRows<Element> cache_rows(const AttentionArgs& args, uint32_t slot, uint32_t
           reinterpret_cast<float*>(page + args.value_scales + scales_at), count};
 }
 
-// Fills in the cache rows of the block at `start`, for KV heads from `kv` on. Positions begin .. end of it are present.
+// Finds the rows of the block at `start`, for KV heads from `kv` on. Positions begin .. end - 1 of it are present.
 template <class Element>
 void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t start, uint32_t begin, uint32_t end,
                CacheBlock<Element>* block) {
@@ -123,8 +123,8 @@ void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t s
   block->repeat_ends();
 }
 
-// Quantizes one head's row to int8 and returns the scale, largest / 127. Rows with no magnitude above 1e-30 become
-// zeros; a row with an infinite value or NaN gets NaN as scale.
+// Quantizes a head's row to int8 and returns its scale, the largest magnitude / 127. Below 1e-30 the row becomes zeros.
+// A row with a value that is not finite gets NaN as scale.
 template <class Isa>
 float store_integers(const float* x, uint32_t dim, int8_t* target) {
   constexpr float kLeast = 1e-30f;
@@ -136,7 +136,7 @@ float store_integers(const float* x, uint32_t dim, int8_t* target) {
   return (largest < kLeast ? 0.0f : largest / 127.0f) + magnitude.unless_finite();
 }
 
-// Stores new keys and values of consecutive cache positions.
+// Stores the keys and values of `count` tokens, from token `row` of the step on, at consecutive positions.
 template <class Isa, class Element>
 void store_rows(const AttentionArgs& args, size_t row, uint32_t count, const CacheRows<Element>& target) {
   const size_t stride = args.stride();
@@ -156,7 +156,7 @@ void store_rows(const AttentionArgs& args, size_t row, uint32_t count, const Cac
   }
 }
 
-// Stores the keys and values of tokens first .. last. Results of tokens that belong to no run become NaN.
+// Stores the keys and values of tokens first .. last - 1. Results of tokens that belong to no run become NaN.
 template <class Isa, class Element>
 void store_tile(const AttentionArgs& args, uint32_t first, uint32_t last) {
   const size_t columns = static_cast<size_t>(args.heads) * args.head_dim;

@@ -1,4 +1,4 @@
-// Attention calls over a contiguous KV cache and over pages: sizes, scratch and steps.
+// Binds calls of attention over a contiguous KV cache and over pages: sizes, scratch and steps.
 #pragma once
 
 #include "../division.h"
@@ -8,24 +8,25 @@
 
 namespace lowbit {
 
-// Most queries of a part that share copies of keys and values: enough to pay for the copies, few enough for the part's
-// scratch to stay in the second-level cache.
+// Most queries that share copies of keys and values: enough to pay for the copies, and few enough for a part's scratch
+// to stay in the second-level cache.
 constexpr uint32_t kPartQueries = 256;
 
-// Tokens of a part of at most `queries` queries with heads of 64 columns; fewer when there are threads to feed.
+// Tokens of a part: at most `queries` queries with heads of up to 64 columns, fewer with larger heads, and fewer where
+// some threads would get no part.
 static inline uint32_t rows_of_tile(const AttentionArgs& args, uint32_t queries) {
   const uint32_t most = std::max(1u, std::min(queries, 64 * queries / args.head_dim) / args.group);
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
   return std::max(1u, std::min(most, args.rows / tiles_wanted));
 }
 
-// Queries multiplied at once, and the cost of copying a block, in queries.
+// Queries that are multiplied at once, and the cost of copying a block, in queries.
 struct CopyCosts {
   uint32_t at_once, copies;
 };
 
-// Tokens of a part, `queries` queries at most, for which the threads finish soonest, copies of keys and values
-// included.
+// Tokens of a part, at most `queries` queries, with which the last thread ends soonest: larger parts copy less, smaller
+// ones share better.
 static inline uint32_t rows_of_copies(const AttentionArgs& args, uint32_t queries, CopyCosts costs) {
   const uint32_t most = std::max(1u, queries / args.group);
   uint32_t best = 0;
@@ -55,7 +56,7 @@ size_t floats_of_thread(const AttentionArgs& args) {
   return std::max({of_few, of_one_head, of_many, of_int4});
 }
 
-// Fills in the fields that follow from the sizes.
+// Sets the fields that follow from the sizes.
 template <class Isa>
 void size_attention(AttentionArgs& args) {
   args.group = args.heads / args.kv_heads;
@@ -66,7 +67,7 @@ void size_attention(AttentionArgs& args) {
   args.thread_floats = floats_of_thread<Isa>(args);
 }
 
-// Sizes of a call on a contiguous cache, and on pages, without buffers.
+// Sizes of a call on a contiguous cache, without buffers; pages_args has those of a call on pages.
 template <class Isa>
 AttentionArgs cache_args(const Call& call) {
   const auto given = arguments_of<AttentionArguments>(call);
@@ -87,7 +88,7 @@ AttentionArgs cache_args(const Call& call) {
 // Element type of pages, as numbered in src/kernels/sequence-table.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers, kInt4 };
 
-// Whether prefill may round its factors: not on f32 pages, which ask for exactness.
+// Whether prefill may round queries, keys, values and weights: not on f32 pages, which ask for exactness.
 static inline bool rounds_prompts(const Call& call) {
   const auto type = static_cast<CacheType>(arguments_of<UpdateAndAttendArguments>(call).cache_type);
   return type != CacheType::kFloats;

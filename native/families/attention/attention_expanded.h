@@ -1,5 +1,5 @@
-// Blocks of keys and values for products that many queries share. An int4 page, which is one block, is expanded to f16
-// rows for all queries that see it in 4 bits.
+// The blocks of a part whose queries share copies of keys and values (prefill). An int4 page, which is one block, is
+// expanded to f16 rows once for all queries that see it in 4 bits.
 #pragma once
 
 #include "attention_part.h"
@@ -66,20 +66,20 @@ void expand_int4_values(const Int4Head& head, uint32_t columns, uint16_t* rows) 
     }
 }
 
-// Floats of scratch for one head of an int4 page, expanded to f16 rows of keys and values.
+// Floats of scratch for the keys and values of a head of an int4 page as f16.
 static inline size_t expanded_floats(const AttentionArgs& args) {
   return args.is_int4 ? size_t{kInt4Positions} * int4_columns(args.head_dim) : 0;
 }
 
-// A part whose queries share each block's expanded or copied form.
+// A part whose queries share each block's expanded form.
 template <class Isa, class Element>
 class SharedBlocksPart : public AttentionPart<Isa, Element> {
  public:
   explicit SharedBlocksPart(const AttentionPart<Isa, Element>& part) : AttentionPart<Isa, Element>(part) {}
 
  protected:
-  // Calls body(block, range) for the blocks in order, with the queries that may see them. An int4 page is passed up to
-  // twice: as the f16 residual and expanded, each with the queries that see that form.
+  // Calls body(block, range) for each block in order, with the queries that may see it. For an int4 page that is up to
+  // twice: the f16 residual with the queries that read it, and the expanded page with the others.
   template <class Body>
   void each_shared_block(float* expanded, Body&& body) {
     if constexpr (std::is_same_v<Element, uint16_t>)

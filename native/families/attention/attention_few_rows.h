@@ -1,4 +1,4 @@
-// Attention of few tokens (decode) over all KV heads of their part, reading the cache in place.
+// Attention of few tokens (decode) over all KV heads of a part. Keys and values are read where they lie in the cache.
 #pragma once
 
 #include "attention_block.h"
@@ -6,7 +6,7 @@
 
 namespace lowbit {
 
-// How the queries of a KV head fill vectors: lanes left over take more keys.
+// How many queries of a KV head a vector has: lanes that these leave take further keys.
 template <class Isa>
 struct LaneShape {
   uint32_t lane_rows, vectors;
@@ -18,7 +18,7 @@ struct LaneShape {
   LaneShape(uint32_t lane_rows, uint32_t vectors) : lane_rows(lane_rows), vectors(vectors) {}
 };
 
-// Offsets of one thread's scratch, in floats, for `heads` KV heads with `queries` queries each.
+// Offsets in a thread's scratch, in floats, for `heads` KV heads with `queries` queries each.
 template <class Isa>
 struct FewRowsScratch {
   LaneShape<Isa> shape;
@@ -63,8 +63,7 @@ class FewRowsPart : protected AttentionPart<Isa, Element> {
     this->begin_vectors(reinterpret_cast<QueryVector<Isa>*>(scratch), at.shape.lane_rows, scratch + at.q, at.q_floats);
   }
 
-  // Calls body(block, begins, ends) for each block; `begins` and `ends` tell whether it is the first and the last of
-  // its chunk.
+  // Calls body(block, begins, ends) for each block: whether it is the first, and the last, block of its chunk.
   template <class Body>
   void attend_chunks(Body&& body) {
     begin_results();

@@ -1,7 +1,10 @@
-// Attention over int4 pages. A query's own page and the first page, to which most attention goes, are read in f16 (the
-// residual), the pages between in 4 bits, multiplied as bytes. Per page, query * key scale becomes two bytes (high and
-// low) with one unit, and so does weight * value scale; minima contribute through float products. `Bytes` supplies an
-// instruction set's vectors of bytes.
+// Attention over int4 pages (int4_pages.h), for few queries. The first page, to which most attention goes, and a
+// query's own page are read in f16 (the residual), the pages between in 4 bits.
+//
+// With keys key_scale * n + key_minimum, n of 0 .. 15, a score is q . key = (q * key_scale) . n + q . key_minimum. The
+// factor q * key_scale is quantized for each page to two bytes, a high and a low one: unit * (high + low / 254). The
+// nibbles are then multiplied as bytes. Likewise the sum of values is (weight * value_scale) . n + weight .
+// value_minimum. `Bytes` supplies an instruction set's vectors of bytes.
 #pragma once
 
 #include "attention_expanded.h"
@@ -9,7 +12,7 @@
 
 namespace lowbit {
 
-// Calls body with the ranges of tokens that a tile of the first phase stores.
+// Calls body(first, last) with the ranges of tokens that a tile of phase 0 stores.
 template <class Body>
 void each_stored_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
   if (args.is_int4) return each_int4_range(args, tile, tiles, body);
@@ -17,20 +20,20 @@ void each_stored_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles,
   body(first, std::min(args.rows, first + args.stored_per_tile));
 }
 
-// Accumulators that two loads of packed bytes fill: vectors of sums of positions or columns.
+// Accumulators for two loads of packed bytes: low and high nibbles of each, by positions or columns.
 constexpr int kInt4Vectors = 4;
 
-// First position or column of the low nibbles of the load at byte `at`; the high nibbles' is 16 further on.
+// The first position or column that the low nibbles of the load at byte `at` have. That of the high nibbles is 16 more.
 constexpr uint32_t int4_place(uint32_t at) { return at / 64 * 32 + at % 64 / 4; }
 
-// scores[r][position] of `Rows` queries, whose bytes are [kInt4Halves][kRows][columns], with the int4 keys of a page:
-// sum * units[half][r] + bases[half][r]. Where bases are null, sum * units is added to the scores that are there.
+// scores[r][position] = units[half][r] * (bytes of query r . nibbles of the key) + bases[half][r] for an int4 page,
+// with the bytes of queries as [kInt4Halves][kRows][columns]. Without bases (null) it adds to the scores.
 template <class Bytes, int Rows>
 LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, const int8_t* queries, uint32_t columns,
                                      const float (*units)[Rows], const float (*bases)[Rows], float* scores) {
   using Isa = typename Bytes::Isa;
   constexpr uint32_t kLanes = Isa::kLanes, kLoad = 4 * kLanes;
-  // Halves of a page that two loads span.
+  // Halves of a page, each with key scales of its own, that two loads span.
   constexpr uint32_t kHalves = 2 * kLoad / 64 > 1 ? 2 * kLoad / 64 : 1;
   const size_t apart = size_t{Bytes::kRows} * columns;
   for (uint32_t at = 0; at < 128; at += 2 * kLoad) {
@@ -76,15 +79,15 @@ LOWBIT_APART void multiply_int4_keys(const uint8_t* keys, const uint8_t* next, c
   }
 }
 
-// A query's weights of a page as bytes: their unit, the minima's contribution to each column, and the factor of earlier
-// sums.
+// A query's weights of a page times value scales, as bytes of `unit`; offset = weights . value minima, which each
+// column gets; and the factor of the sums of earlier pages.
 struct Int4Weights {
   uint8_t bytes[kInt4Positions];
   float unit, offset, shrink;
 };
 
-// sums[r] = sums[r] * shrink + weights[r] . values, for the columns of `Loads` loads, from byte `at` of a row of four
-// positions on.
+// sums[r] = sums[r] * shrink + weights[r] . values for the columns of `Loads` loads. A row of values has four
+// positions; the columns begin at its byte `at`.
 template <class Bytes, int Rows, int Loads>
 LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, uint32_t columns, uint32_t at,
                                   uint32_t dim, const Int4Weights* weights, float* const* sums_of_rows) {
@@ -142,13 +145,14 @@ LOWBIT_APART void add_int4_values(const uint8_t* values, const uint8_t* next, ui
   });
 }
 
-// Scratch of a thread for an int4 page, beyond FewRowsPart's.
+// A thread's scratch for an int4 page, beside that of FewRowsPart.
 template <class Bytes>
 struct Int4Work {
   // Scales and minima of a head in f32: keys [kInt4Halves][2][columns], values [2][positions].
   float* key_scales;
   float* value_scales;
-  // [2][kInt4Halves][kRows][columns], [2][kRows] and [kRows][positions]: high bytes first, then low ones.
+  // queries [2][kInt4Halves][kRows][columns] and weights [2][kRows]: high bytes, then low ones. scores
+  // [kRows][positions].
   int8_t* queries;
   Int4Weights* weights;
   float* scores;
@@ -172,7 +176,7 @@ typename Isa::V int4_inverse(float most, float byte_most) {
   return Isa::set(most < 1e-30f ? 0.0f : byte_most / most);
 }
 
-// Splits x into the whole number nearest to x - down and the rest, x - whole.
+// Splits x into the whole number that is nearest to x - down, and the rest x - whole.
 template <class Isa>
 struct WholeAndRest {
   typename Isa::V whole, rest;
@@ -184,11 +188,11 @@ struct WholeAndRest {
     rest = x - whole;
   }
 };
-// Units of a high byte per unit of a low one: of a query, and of a weight.
+// How many units of a low byte are one of a high byte: in queries, and in weights.
 constexpr float kQueryLow = 254, kWeightLow = 255;
 
-// Quantizes query * key scale to bytes: high ones at `target`, low ones `apart` after them. `unit` = value of one high
-// byte, `base` = query . minima.
+// Quantizes q * key scale = unit * (high + low / kQueryLow): high bytes at `target`, low ones `apart` bytes after them.
+// base = q . key minima.
 template <class Isa>
 void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_t dim, uint32_t columns, int8_t* target,
                          size_t apart, float& unit, float& base) {
@@ -210,8 +214,7 @@ void bytes_of_int4_query(const QueryVector<Isa>& v, const float* scales, uint32_
   }
 }
 
-// Turns the scores of a page at `start` into weights; weights * value scale go to bytes, and `offset` = weights . value
-// minima.
+// Online softmax of a page at `start`: turns scores into weights, and weight * value scale into high and low bytes.
 template <class Bytes>
 void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float softcap, float* scores, const float* scales,
                  Int4Weights& weights, Int4Weights& low) {
@@ -222,7 +225,7 @@ void soften_int4(QueryVector<typename Bytes::Isa>& v, uint32_t start, float soft
   float seen[2 * kInt4Positions];
   const uint32_t hidden = v.first[0] > start ? v.first[0] - start : 0;
   if (hidden > 0) {
-    // Scales of hidden positions are zeroed: a weight of 0 times a scale that is not finite is NaN.
+    // Hidden positions get scales of 0: a weight of 0 would make NaN of a scale that is not finite.
     memcpy(seen, scales, sizeof seen);
     std::fill_n(seen, hidden, 0.0f);
     std::fill_n(seen + kInt4Positions, hidden, 0.0f);
@@ -308,7 +311,7 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     memset(work_.queries, 0, 2 * kInt4Halves * Bytes::kRows * columns_);
   }
 
-  // Attends with queries `range` of each head to a page in f16.
+  // Attends with the queries of `range`, of each head, to a page in f16.
   void attend_near(uint32_t start, QueryRange range) {
     CacheBlock<uint16_t> block;
     this->find_block(start, &block);
@@ -321,11 +324,11 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
     }
   }
 
-  // Attends with queries first .. last of each head, all of which see some of it, to a full int4 page.
+  // Attends with queries first .. last - 1 of each head to a full int4 page. Each sees some of it.
   void attend_page(uint32_t start, uint32_t first, uint32_t last) {
     const uint32_t page = start / kInt4Positions;
-    // Prefetches the same head of the next page: pages are read in turn, head by head. A fetch too many at the end
-    // costs no wait.
+    // Prefetches the same head of the next page: pages are read in turn, head by head. Past the last page it fetches
+    // the same page again, which costs no wait.
     const uint32_t next = start + kBlockKeys < this->end_ ? page + 1 : page;
     for (uint32_t head = 0; head < this->heads(); head++) {
       const uint32_t kv = this->kv_first_ + head;
@@ -386,7 +389,8 @@ class Int4Part : FewRowsPart<typename Bytes::Isa, uint16_t> {
   Int4Work<Bytes> work_;
 };
 
-// Floats of a thread's scratch: for few queries of all heads or many of one; the first phase uses it to quantize pages.
+// Floats of a thread's scratch: for few queries of all heads, or many queries of one head. Phase 0 quantizes pages in
+// it.
 template <class Isa>
 size_t int4_floats(const AttentionArgs& args, uint32_t few, uint32_t many) {
   const uint32_t columns = int4_columns(args.head_dim);
@@ -395,7 +399,7 @@ size_t int4_floats(const AttentionArgs& args, uint32_t few, uint32_t many) {
   return round_up(std::max<size_t>(attending, columns * kInt4Positions / 4), 16);
 }
 
-// Phases: plan, store and quantize full pages; attend; merge chunks.
+// Phase 0 plans the work, stores keys and values and quantizes full pages, phase 1 attends, phase 2 merges chunks.
 template <class Bytes>
 void int4_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Isa = typename Bytes::Isa;

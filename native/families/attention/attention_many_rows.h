@@ -1,4 +1,4 @@
-// Attention of many queries of one KV head (prefill), for which blocks of keys and values are copied.
+// Attention of many queries of one KV head (prefill): each block of keys and values is copied once for all of them.
 #pragma once
 
 #include "attention_packed.h"
@@ -6,28 +6,27 @@
 
 namespace lowbit {
 
-// Whether `queries` queries of each of `heads` KV heads pay for copying keys and values.
+// Whether copying keys and values pays for `queries` queries of each of `heads` KV heads.
 template <class Isa>
 bool share_keys(uint32_t heads, uint32_t queries) {
   return heads == 1 && queries > Isa::kLanes;
 }
 
-// Result of a vector of queries over all chunks so far; the chunk's own sums are in QueryVector.
+// The result of a vector of queries over the chunks that have ended. QueryVector has that of the current chunk.
 template <class Isa>
 struct PackedResult {
-  // Running maximum and total over finished chunks, equal in all lanes of a query.
+  // Largest score, and total of exp(score - largest): equal in all lanes of a query.
   float largest[Isa::kLanes], totals[Isa::kLanes];
-  // Factors of the results and of a chunk that has ended, for merging it.
+  // Merging a chunk: results = results * factor + sums * chunk_factor.
   float factor[Isa::kLanes], chunk_factor[Isa::kLanes];
-  // Keys of the block that at least one query sees.
+  // Keys of the block that at least one query sees, and whether all queries see all of these.
   KeyRange keys;
-  // Whether all queries see all of these.
   bool is_even;
   // Whether a chunk has begun that is not merged yet.
   bool is_open;
 };
 
-// Offsets of one thread's scratch, in floats.
+// Offsets in a thread's scratch, in floats.
 template <class Isa>
 struct ManyRowsScratch {
   size_t results, q, sums, result_sums, scores, block, floats;
@@ -81,7 +80,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
   float* sums_of(uint32_t i) const { return scratch_ + at_.sums + i * at_.query_floats; }
   float* result_sums_of(uint32_t i) const { return scratch_ + at_.result_sums + i * at_.query_floats; }
   float* scores_of(uint32_t i) const { return scratch_ + at_.scores + i * at_.kScoreFloats; }
-  // Floats between rows of sums.
+  // Floats from one query's sums to the next one's.
   size_t apart() const { return at_.query_floats / kPackedRows; }
 
   void begin_results() {
@@ -108,8 +107,8 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     });
   }
 
-  // Scores of all vectors with the block's keys, in groups of keys that stay in the first-level cache. The first group
-  // prefetches the next block.
+  // Scores of all queries with the block's keys, in groups of keys that stay in the first-level cache. The next block
+  // is prefetched during the first group.
   void score(const CacheBlock<Element>& block) {
     constexpr uint32_t kBytes = 16384;
     const uint32_t key_bytes = 4 * Isa::kLanes * block_.key_vectors;
@@ -147,7 +146,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Merges a chunk's totals into the results and sets the factors with which its sums are merged later.
+  // Merges a chunk's largest scores and totals into the results, and sets the factors that will merge its sums.
   void merge_totals(uint32_t i) {
     using V = typename Isa::V;
     const QueryVector<Isa>& v = this->vectors_[i];
@@ -190,8 +189,8 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Adds values where queries see different keys: a hidden key is left out, since 0 * value is NaN where the value is
-  // not finite. Keys that all see are added in one pass, between those that only some see.
+  // Adds values where queries see different keys, as WeighedValues::add does: keys that all see in one pass, between
+  // those that only some see.
   void add_uneven(uint32_t i) {
     static const float kOnes[kPackedRows] = {1, 1, 1, 1};
     const PackedSums to = sums_to(i);
@@ -221,7 +220,7 @@ class ManyRowsPart : AttentionPart<Isa, Element> {
     }
   }
 
-  // Ends a chunk: merges it for vectors that did not see all of its last block.
+  // Ends a chunk: merges it for the vectors whose queries see different keys of its last block.
   void end_chunk(uint32_t chunk) {
     for (uint32_t i = 0; i < this->count_; i++) {
       if (!results_[i].is_open) continue;

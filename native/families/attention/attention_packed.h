@@ -1,6 +1,6 @@
-// Attention of many queries over one block of a KV head, copied for them: keys as contiguous rows, values as panels of
-// few columns, so that what an inner loop reads stays in the first-level cache. A token's sums are in the order of
-// attention_block.h.
+// Attention of many queries over one block of a KV head that is copied for them: keys as contiguous rows, values as
+// panels of few columns. What an inner loop reads then stays in the first-level cache. Sums have the order of
+// attention_block.h, so that prefill and decode give the same bits.
 #pragma once
 
 #include "attention_softmax.h"
@@ -32,7 +32,7 @@ struct WordProducts {
   static typename Isa::V totals(const Sum* sums) { return Isa::sums_of_words(sums); }
 };
 
-// Copies of a block's keys, values and scales: sizes in floats, and addresses.
+// A block's keys, values and scales, copied.
 template <class Isa, class Element>
 struct PackedBlock {
   static constexpr bool kIsScaled = CacheBlock<Element>::kIsScaled, kIsWords = kScoresWords<Isa, Element>;
@@ -40,13 +40,13 @@ struct PackedBlock {
   static constexpr uint32_t kLanes = Isa::kLanes, kColumns = Isa::kColumns;
 
   uint32_t dim;
-  // Vectors per key, vectors per value, and how many of the latter are in groups of kColumns.
+  // Vectors of a key, vectors of a value, and how many of a value's vectors are in groups of kColumns.
   uint32_t key_vectors, value_vectors, grouped;
   // [keys][key_vectors][lanes]
   float* keys;
   // [groups][keys][kColumns][lanes], followed by [keys][lanes] for each vector outside groups.
   float* values;
-  // [keys][kPackedRows]: one scale, repeated for all queries.
+  // [keys][kPackedRows]: each scale, repeated for all queries.
   float *key_scales, *value_scales;
 
   PackedBlock(uint32_t dim, float* at)
@@ -64,7 +64,7 @@ struct PackedBlock {
   }
 
   float* key(uint32_t index) const { return keys + static_cast<size_t>(index) * key_vectors * kLanes; }
-  // Address of a vector of value 0, and the distance to the next value.
+  // Address of vector `vector` of value 0; value_apart has the floats from there to the next value.
   float* value(uint32_t vector) const {
     const size_t group = vector < grouped
                              ? vector % kColumns * kLanes + vector / kColumns * kColumns * kBlockKeys * kLanes
@@ -123,7 +123,7 @@ struct PackedBlock {
   }
 };
 
-// scores[key][kPackedRows] of one vector of queries, for whole steps of keys.
+// scores[key][kPackedRows] of a vector of queries, for whole steps of keys.
 template <class Isa, class Element>
 LOWBIT_APART void score_packed(const QueryVector<Isa>& queries, const PackedBlock<Isa, Element>& block, KeyRange range,
                                float* scores) {
@@ -180,21 +180,21 @@ void weigh_packed(QueryVector<Isa>& queries, const PackedBlock<Isa, Element>& bl
   }
 }
 
-// Adds values of keys first .. last to a chunk's sums, whose rows are `apart` floats from each other, with the scaling
-// before and after.
+// What add_packed adds: the weighted values of `keys`, to a chunk's sums, which are `apart` floats from one query to
+// the next.
 struct PackedSums {
   KeyRange keys;
-  // [key][kPackedRows], from one query row on.
+  // [key][kPackedRows], from some query on.
   const float* weights;
   float *sums, *results;
   size_t apart;
-  // Factors of the sums so far; null: sums begin at 0.
+  // Factors of the sums so far; null where sums begin at 0.
   const float* shrink;
-  // With the whole chunk summed: results = results * factor + sums * chunk_factor. Null before.
+  // At a chunk's end: results = results * factor + sums * chunk_factor. Null before.
   const float *factor, *chunk_factor;
 };
 
-// `Columns` vectors of `Rows` queries' sums; `values` points at value 0, sums and results at row 0.
+// Adds `Columns` vectors of columns for `Rows` queries. `values` points at the vectors of value 0.
 template <class Isa, int Rows, int Columns>
 LOWBIT_APART void add_packed(const float* values, const PackedSums& to, size_t column) {
   using V = typename Isa::V;
@@ -243,7 +243,7 @@ LOWBIT_APART void add_packed(const float* values, const PackedSums& to, size_t c
   });
 }
 
-// Adds the group of vectors at `vector`, or one ungrouped vector, and returns how many.
+// Adds the group of vectors from `vector` on, or one vector outside groups. Returns the number of vectors.
 template <class Isa, int Rows, class Element>
 uint32_t add_vectors(const PackedBlock<Isa, Element>& block, uint32_t vector, const PackedSums& to) {
   if (vector < block.grouped) {

@@ -1,4 +1,4 @@
-// One part of a run's work: a range of its tokens, of KV heads, and of positions.
+// A part of a run's work, which one thread does: some of its tokens, KV heads and positions.
 #pragma once
 
 #include <utility>
@@ -8,12 +8,13 @@
 
 namespace lowbit {
 
-// Running softmax state of a query: the largest score and the total of exp(score - largest), to which its sums belong.
+// State of a query's online softmax: the largest score, and the total of exp(score - largest). Sums of weighted values
+// are relative to the same largest score.
 struct PartialResult {
   float largest, total;
 };
 
-// Results of single chunks for split-K: [row][chunk][head] of sums, largest score and total.
+// Results of single chunks for split-K: [token][chunk][head] of sums [head_dim], largest score and total.
 struct ChunkResults {
   float* at;
   size_t chunks, heads, floats;
@@ -28,14 +29,14 @@ struct ChunkResults {
     return at + ((row * chunks + chunk) * heads + head) * floats;
   }
 
-  // Most chunks that tokens of a split run see.
+  // The most chunks that the tokens of a split run see.
   static size_t chunks_most(const AttentionArgs& args) {
     const size_t all = chunk_index(std::max(1u, args.capacity) - 1) + 1;
     return args.window == 0 ? all : std::min<size_t>(all, (args.window + kFewRows) / kChunkSizes[0].size + 2);
   }
 };
 
-// Merges the next chunk's result into the running one (online softmax).
+// Merges the next chunk's result into that of the chunks before it (online softmax).
 template <class Isa>
 void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const float* chunk_sums, uint32_t dim) {
   const float largest = std::max(result.largest, chunk.largest);
@@ -49,7 +50,7 @@ void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const 
   });
 }
 
-// The start of a head's result: empty, or its attention sink, a score whose value is zero.
+// What a head's result starts with: nothing, or its attention sink, a score whose value is zero.
 static inline PartialResult first_result(const AttentionArgs& args, uint32_t head) {
   return args.sinks ? PartialResult{args.sinks[head], 1} : PartialResult{kNoneYet, 0};
 }
@@ -65,7 +66,7 @@ struct QueryRange {
   uint32_t first, last;
 };
 
-// Tokens first .. last of a run, KV heads kv_first .. kv_last, positions begin .. end.
+// Tokens first_ .. last_ - 1 of a run, KV heads kv_first_ .. kv_last_ - 1, positions begin_ .. end_ - 1.
 template <class Isa, class Element>
 class AttentionPart {
  public:
@@ -87,14 +88,14 @@ class AttentionPart {
     if (job.key_parts > 1) split_keys(key_part);
   }
 
-  // KV heads, and queries of each.
+  // The number of KV heads, and of queries of each.
   uint32_t heads() const { return kv_last_ - kv_first_; }
   uint32_t queries() const { return (last_ - first_) * args_.group; }
   uint32_t head_dim() const { return args_.head_dim; }
   bool is_empty() const { return begin_ >= end_; }
 
  protected:
-  // One lane's query: a head of a token of the run.
+  // A query: a query head of a token of the run, and where it is in the vectors.
   struct Query {
     uint32_t vector, lane, row, head;
     float* y;
@@ -102,7 +103,7 @@ class AttentionPart {
 
   bool is_split() const { return job_.key_parts > 1; }
 
-  // Fills the vectors of queries; vector i has its floats at q + i * q_floats.
+  // Fills the vectors of queries. The floats of vector i are at q + i * q_floats.
   void begin_vectors(QueryVector<Isa>* vectors, uint32_t lane_rows, float* q, size_t q_floats) {
     vectors_ = vectors;
     lane_rows_ = lane_rows;
@@ -125,15 +126,16 @@ class AttentionPart {
     }
   }
 
-  // Token and query head of a KV head's query number `query`.
+  // The token, and the query head, of query number `query` of a KV head.
   uint32_t row_of(uint32_t query) const { return first_ + query / args_.group; }
   uint32_t head_of(uint32_t kv, uint32_t query) const { return kv * args_.group + query % args_.group; }
-  // Queries of a KV head whose tokens are before a position.
+  // How many queries of a KV head have tokens before a position.
   uint32_t queries_before(uint32_t position) const {
     const uint32_t first = run_.position + first_, last = run_.position + last_;
     return (std::min(std::max(position, first), last) - first) * args_.group;
   }
-  // Ranges of queries that see the int4 page at `start` as f16 rows, and in 4 bits. Queries are ordered by token.
+  // The queries that read the int4 page at `start` in f16, and those that read it in 4 bits. Queries are ordered by
+  // token.
   std::pair<QueryRange, QueryRange> int4_ranges(uint32_t start) const {
     const uint32_t next = start + kBlockKeys, window = args_.window;
     const uint32_t own = queries_before(start), beyond = window > 0 ? queries_before(next + window - 1) : queries();
@@ -145,12 +147,13 @@ class AttentionPart {
     return (static_cast<size_t>(run_.row + row) * args_.heads + head) * args_.head_dim;
   }
 
-  // Whether a query sees keys of a chunk.
+  // Whether the query of a lane sees any key of a chunk.
   bool sees_chunk(const QueryVector<Isa>& v, uint32_t lane, uint32_t chunk) const {
     return chunk_index(v.first[lane]) <= chunk && chunk_index(v.last[lane] - 1) >= chunk;
   }
 
-  // Calls body(block, chunk, ends) for the blocks in order: the block, its chunk, and whether it is the chunk's last.
+  // Calls body(block, chunk, ends) for the blocks in order, with each block's chunk and whether it is the chunk's last
+  // block.
   template <class Body>
   void each_block(Body&& body) {
     CacheBlock<Element> blocks[2];
@@ -178,7 +181,7 @@ class AttentionPart {
   QueryVector<Isa>* vectors_;
 
  private:
-  // Limits the part to its share of the keys, whole chunks, about as many keys as the others.
+  // Limits the part to its share of the keys: whole chunks, with about as many keys as the other parts have.
   void split_keys(uint32_t part) {
     const uint32_t begin = begin_, keys = end_ - begin;
     auto edge = [&](uint32_t part) {
@@ -192,7 +195,7 @@ class AttentionPart {
     end_ = edge(part + 1);
   }
 
-  // Fills one vector with its queries, times the score scale.
+  // Fills a vector with its queries times the scale of scores.
   void begin_vector(QueryVector<Isa>& v, uint32_t index) {
     const uint32_t queries = (last_ - first_) * args_.group, query = index % vectors_per_head_ * lane_rows_;
     v.kv = kv_first_ + index / vectors_per_head_;

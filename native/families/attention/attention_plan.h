@@ -1,13 +1,13 @@
-// Sharing of attention's work among threads. A query's result does not depend on it: keys are in chunks that begin at
-// fixed positions, and chunk results are merged in order (split-K, as FlashDecoding).
+// How attention's work is shared among threads. A query's result does not depend on it: chunks of keys begin at fixed
+// positions, and their results are merged in order (split-K, as in FlashDecoding).
 #pragma once
 
 #include "attention_cache.h"
 
 namespace lowbit {
 
-// Sizes of chunks: `size` keys each from position `begin` on, numbered from `index`. From position 512 on a chunk is at
-// most an eighth of the context before it, so that threads get equal shares, and as large as that allows.
+// From position `begin` on, chunks have `size` keys and are numbered from `index` on. From position 512 on a chunk is
+// at most an eighth of the context before it, so that threads get about equal shares.
 struct ChunkSizes {
   uint32_t begin, size, index;
 };
@@ -38,18 +38,18 @@ static inline uint32_t chunk_begin(uint32_t chunk) {
 // Whether a chunk begins at `position`, a multiple of kBlockKeys.
 static inline bool is_chunk_begin(uint32_t position) { return chunk_begin(chunk_index(position)) == position; }
 
-// A run, and the numbers of parts it is split into by KV heads, tokens and chunks of keys.
+// A run, and the number of parts that its KV heads, its tokens and its keys are split into.
 struct AttentionJob {
   Run run;
   uint32_t head_parts, row_parts, key_parts;
-  // Index of the run's first token among those with chunk results; used where key_parts > 1.
+  // The first of the run's rows in ChunkResults, where key_parts > 1.
   uint32_t split_row;
   uint64_t cost_before, cost_of_part;
 
   uint32_t parts() const { return head_parts * row_parts * key_parts; }
 };
 
-// Head of the plan that the first phase leaves in scratch; the jobs follow.
+// The plan that phase 0 leaves in scratch. Its jobs follow.
 struct AttentionPlan {
   uint64_t cost;
   uint32_t jobs, split_rows;
@@ -69,22 +69,23 @@ static inline float* thread_scratch(const AttentionArgs& args, uint32_t thread) 
   return args.scratch + plan_floats(args) + thread * args.thread_floats;
 }
 
-// Runs of up to so many tokens are computed with all KV heads together; longer ones share copies of one KV head's keys.
+// Runs of up to kFewRows tokens are computed with all KV heads together, from the cache. Longer runs are computed one
+// KV head at a time, from copies of its keys.
 constexpr uint32_t kFewRows = 4;
 // Most tokens of a step that may be split over keys (split-K).
 constexpr uint32_t kSplitRowsMost = 32;
-// Least cost of a part: pairs of a key and a token, with all heads.
+// Least cost of a part that is worth splitting off, as cost_of counts it.
 constexpr uint64_t kLeastCost = 32;
 
-// Cost of a run: pairs of a token and a key it sees.
+// Cost of a run: the number of pairs of a token and a key that it sees.
 static inline uint64_t cost_of(const AttentionArgs& args, const Run& run) {
   const uint32_t last = run.position + run.rows - 1;
   const uint64_t most = last + 1 - args.first_seen(last), least = run.position + 1 - args.first_seen(run.position);
   return run.rows * (most + least) / 2 + 1;
 }
 
-// Splits a run of few tokens by keys, whose parts are contiguous in memory, and by KV heads only where there are too
-// few chunks: threads that read parts of the same cache rows slow each other down.
+// Splits a run of few tokens into `wanted` parts: by keys, and by KV heads where there are too few chunks of keys.
+// Parts of the keys are contiguous in memory; threads that read heads of the same rows slow each other down.
 static inline void split_job(const AttentionArgs& args, uint32_t wanted, AttentionPlan& plan, AttentionJob& job) {
   const Run& run = job.run;
   const uint32_t last = run.position + run.rows - 1;
@@ -122,7 +123,7 @@ static inline void plan_attention(const AttentionArgs& args) {
   }
 }
 
-// Calls body(job, part) for the parts of one of `tiles` equal shares of the cost.
+// Calls body(job, part) for the parts in share `tile` of `tiles` equal shares of the cost.
 template <class Body>
 void each_part(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
   const AttentionPlan& plan = plan_of(args);
@@ -130,7 +131,7 @@ void each_part(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& 
   const uint64_t begin = plan.cost * tile / tiles, end = plan.cost * (tile + 1) / tiles;
   for (uint32_t i = 0; i < plan.jobs; i++) {
     const AttentionJob& job = jobs[i];
-    // Index of the first part that begins at or after a cost.
+    // The first part that begins at or after a cost.
     auto first_from = [&](uint64_t cost) {
       if (cost <= job.cost_before) return 0u;
       const uint64_t part = (cost - job.cost_before + job.cost_of_part - 1) / job.cost_of_part;

@@ -1,5 +1,5 @@
-// Scores of vectors of queries with a block of keys. A lane is a pair of a query and a key, so that loaded keys serve
-// all queries that share them.
+// Scores q . key of vectors of queries with a block of keys. A lane is a pair of a query and a key, so that a loaded
+// key serves all queries of its KV head.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +9,11 @@
 
 namespace lowbit {
 
-// Keys per block; blocks begin at multiples of it.
+// Keys of a block. Blocks begin at multiples of it.
 constexpr uint32_t kBlockKeys = 64;
-// Places from which a block is read side by side: four streams get some 40 % more bandwidth out of memory per core than
-// one.
+// Places at which a block is read side by side: a core reads some 40 % faster from memory in four streams than in one.
 constexpr uint32_t kPlaces = 4;
-// Initial maximum of scores: finite, so that differences from it are.
+// Largest score before there is any. It is finite, so that differences from it are.
 constexpr float kNoneYet = -1e30f;
 
 // Keys first .. last - 1 of a block.
@@ -26,9 +25,9 @@ struct ScoreRule {
   float scale, softcap;
 };
 
-// Cache rows of a block's keys and values, from KV head `kv` on: heads of `dim` columns, one after the other. Elements
-// are float, uint16_t (f16), or int8_t with a scale per head. Key i is at position start + i. Keys first .. last - 1
-// are present; the entries around them repeat the first and the last of these.
+// Where a block's keys and values lie in the cache. A row has heads of `dim` columns, one after the other, from KV head
+// `kv` on. Elements are float, uint16_t (f16), or int8_t with a scale per head. Key i is at position start + i. Keys
+// first .. last - 1 are present; the entries before and after repeat the first and the last of these.
 template <class Element>
 struct CacheBlock {
   static constexpr bool kIsScaled = std::is_same_v<Element, int8_t>;
@@ -57,25 +56,25 @@ struct CacheBlock {
   }
 };
 
-// Queries of one KV head, with several keys at once: lane key * lane_rows + r is query r. Queries from `rows` on repeat
-// the last one, and their results are unused. Sums and totals are those of one chunk.
+// A vector of queries of one KV head, by several keys at once: lane key * lane_rows + r is query r. Queries from `rows`
+// on repeat the last one, and their results are unused. Sums and totals are those of the current chunk.
 template <class Isa>
 struct QueryVector {
   static constexpr uint32_t kLanes = Isa::kLanes;
-  // Scaled queries [columns / lanes][lane_rows][lanes], padded with zeros. For int8 keys, where the Isa has 16-bit
-  // words: words [columns / (2 lanes)][lane_rows][2 lanes], to be multiplied by `factors`.
+  // Queries times the scale of scores, [columns / lanes][lane_rows][lanes], padded with zeros. For int8 keys, where the
+  // Isa has 16-bit words, these are words [columns / (2 lanes)][lane_rows][2 lanes], to be multiplied by `factors`.
   float* q;
   float factors[kLanes];
-  // Sums of weighted values, one row per query.
+  // Sums of weighted values of each query.
   float* sums[kLanes];
-  // Each lane's query sees positions first .. last - 1.
+  // The query of a lane sees positions first .. last - 1.
   uint32_t first[kLanes], last[kLanes];
-  // Equal in all lanes of a query.
+  // Largest score, and total of exp(score - largest): equal in all lanes of a query.
   float largest[kLanes], totals[kLanes];
-  // Factors by which sums of earlier blocks shrink.
+  // What sums of earlier blocks are multiplied by, as a larger score has come.
   float shrink[kLanes];
   uint32_t kv, rows, lane_rows;
-  // Range of positions that at least one of the queries sees.
+  // The first and the end of the positions that at least one of the queries sees.
   uint32_t earliest, latest;
 };
 
@@ -87,7 +86,7 @@ inline LOWBIT_INLINE typename Isa::V lane_keys() {
   return Isa::load(kKeys);
 }
 
-// value(key) of each key of a vector, in that key's lanes.
+// value(key), in the lanes of each key.
 template <class Isa, int Rows, class Value>
 inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
   constexpr int kKeys = Isa::kLanes / Rows;
@@ -116,7 +115,7 @@ inline LOWBIT_INLINE void fetch_scales([[maybe_unused]] const CacheBlock<Element
     }
 }
 
-// Spreads the rows of a block evenly over `steps` steps of other work, as a core has few outstanding cache misses.
+// Spreads the rows of a block evenly over `steps` steps of other work: a core has few outstanding cache misses.
 class EvenRows {
  public:
   // Without a block (`is_there` false) there are no rows.
@@ -137,13 +136,13 @@ class EvenRows {
 template <class Element>
 class KeyFetch {
  public:
-  // Fetches `columns` of every row of the block within `steps` steps; block may be null.
+  // Prefetches `columns` columns of each row of the block within `steps` steps. `block` may be null.
   KeyFetch(const CacheBlock<Element>* block, uint32_t columns, uint32_t steps)
       : block_(block),
         columns_(columns),
         rows_(block != nullptr, steps) {}
 
-  // Fetches rows in the order in which keys_in_places reads them with four keys per vector.
+  // Prefetches the rows that are due, in the order in which keys_in_places reads them with four keys a vector.
   inline LOWBIT_INLINE void step() {
     rows_.step([&](uint32_t row) LOWBIT_INLINE {
       fetch_row(block_->keys[row % kPlaces * (kBlockKeys / kPlaces) + row / kPlaces], columns_);
@@ -156,7 +155,7 @@ class KeyFetch {
   EvenRows rows_;
 };
 
-// each_vector for the columns of a head, four vectors a turn: branch predictors miss the ends of short loops.
+// each_vector for the columns of a head, four vectors a turn: branch predictors fail at the ends of short loops.
 template <class Isa, class Body>
 inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   size_t d = 0;
@@ -166,8 +165,8 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
 }
 
-// Scores of a vector's queries with its keys, without the scales of int8 keys. Rows is lane_rows; only the first `rows`
-// queries are distinct.
+// q . key for the lanes of a vector, without the scales of int8 keys. `Rows` is lane_rows; the first `rows` queries are
+// distinct.
 template <class Isa, class Element, int Rows>
 inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
                                                                         const Element* const* keys, uint32_t dim,
@@ -180,7 +179,7 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
     V k[kKeys];
     for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      // Queries past `rows` repeat others and are the last: their sums stay 0. They are fewer than half of the lanes.
+      // Queries from `rows` on are repetitions, fewer than half of all: their sums stay 0.
       if (2 * r > Rows && r >= rows) return;
       V q = Isa::load(queries + d * Rows + r * kLanes);
       // Converting int8 to floats takes so many instructions that operands from memory are faster with two keys.
@@ -191,11 +190,12 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
   return Isa::sums(sums);
 }
 
-// Whether queries are multiplied as 16-bit words: integer products and sums take half the operations of float ones.
+// Whether queries are multiplied as 16-bit words, which takes half the operations of floats.
 template <class Isa, class Element>
 constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
 
-// Largest magnitude of values, and a NaN where one is infinite or NaN, which max() may pass over.
+// The largest magnitude of values. A NaN, which max() may pass over, is found by `finite`: 0 * infinity and NaN are
+// NaN.
 template <class Isa>
 struct Magnitude {
   typename Isa::V most = Isa::set(0), finite = Isa::set(0);
@@ -209,13 +209,13 @@ struct Magnitude {
   float unless_finite() const { return Isa::sum(finite); }
 };
 
-// Converts queries from floats to words in place: a column's words end before its floats do. The rounding error is half
-// a step of 16 bits of a query's largest column. A query with an infinite value or NaN gets NaN as factor.
+// Converts queries from floats to words, in place, since the words of a column end before its floats do. The error is
+// at most half a 16-bit step of a query's largest column. A query with a value that is not finite gets NaN as factor.
 template <class Isa>
 void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
   constexpr uint32_t kLanes = Isa::kLanes;
   const uint32_t rows = queries.lane_rows;
-  // Largest word for which sums of `dim` products with int8 fit 32 bits.
+  // The largest word with which sums of `dim` products with int8 fit 32 bits.
   const float word_most = std::min(32767.0f, 16777215.0f / static_cast<float>(dim) - 1);
   typename Isa::V inverse[kLanes];
   for (uint32_t row = 0; row < rows; row++) {
@@ -234,7 +234,7 @@ void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
     }
 }
 
-// Loads int8 elements of a key as words; SomeWords does where fewer than 2 lanes are left.
+// Loads int8 elements of a key as words: a whole vector of words, or (SomeWords) the last `count` elements.
 template <class Isa>
 struct WholeWords {
   typename Isa::Words load(const int8_t* p) const { return Isa::words_of(p); }
@@ -250,7 +250,7 @@ struct SomeWords {
   }
 };
 
-// products_of_floats for queries in words, without the queries' factors either.
+// products_of_floats for queries in words, without the factors of the queries.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
                                                                        uint32_t dim) {
@@ -274,21 +274,21 @@ inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, con
   return Isa::sums_of_words(sums);
 }
 
-// Keys of a vector: first, first + apart, ...
+// The keys of a vector: first, first + apart, ...
 struct VectorKeys {
   uint32_t first, apart;
 };
 
-// Keys of vector `index` of a whole block. The block is read at kPlaces places, each in its own memory page, since the
-// hardware prefetcher follows one stream per memory page.
+// The keys of vector `index` of a whole block. The block is read at kPlaces places in different memory pages: hardware
+// prefetchers follow one stream a memory page.
 template <uint32_t Keys>
 inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
   constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
   return {index % kVectors * Keys * kEach + index / kVectors, kEach};
 }
 
-// scores[vector][key][row] for the block's keys; `apart` floats from one vector to the next. Rows is lane_rows of all
-// vectors.
+// scores[vector][key][lane_rows] with the keys of `range`, `apart` floats from one vector to the next. `Rows` is the
+// lane_rows of all vectors.
 template <class Isa, class Element, int Rows>
 LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block,
                              KeyRange range, float* scores, size_t apart) {

@@ -1,5 +1,6 @@
-// Online softmax of a block of scores (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Sums across lanes
-// are made once per block.
+// Online softmax of a block of scores (Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022): largest' =
+// max(largest, scores), weight = exp(score - largest'), shrink = exp(largest - largest'), total' = total * shrink + sum
+// of weights.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,7 @@
 
 namespace lowbit {
 
-// Applies the softcap to scores of the block at `start`, and hides keys that a query does not see, whose weights become
+// Applies the softcap to the scores of the block at `start`. Keys that a query does not see get a score whose weight is
 // 0.
 template <class Isa, int Rows>
 LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, uint32_t start, float softcap, KeyRange keys,
@@ -31,7 +32,7 @@ LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, uint32_t start, f
   }
 }
 
-// Reduces the lanes of each query with combine(). The order of keys is the same for any number of keys per vector.
+// Reduces the lanes of each query by combine(). The order of keys is the same for any number of keys a vector.
 template <class Isa, uint32_t Rows, uint32_t Apart = Isa::kLanes / 2, class Combine>
 inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, Combine&& combine) {
   if constexpr (Apart < Rows) return v;
@@ -41,7 +42,7 @@ inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, Combine&& comb
 // Stands for values without scales.
 struct NoScales {};
 
-// Calls keep(r, weight) for `Rows` vectors of scores, a few side by side.
+// Calls keep(r, exp(score - largest)) for `Rows` vectors of scores, several at a time.
 template <class Isa, int Rows, class Keep>
 inline LOWBIT_INLINE void weigh_rows(const float* scores, typename Isa::V largest, Keep&& keep) {
   constexpr int kCount = Rows < 4 ? Rows : 4;
@@ -56,8 +57,8 @@ inline LOWBIT_INLINE void weigh_rows(const float* scores, typename Isa::V larges
   });
 }
 
-// Replaces scores by weights exp(score - largest), times scales(i) of the values of score vector i. Totals are sums by
-// key modulo lanes, added as a tree: the same for any number of keys per vector.
+// Replaces scores by weights exp(score - largest), and multiplies those of vector i by scales(i), the scales of values.
+// Totals are summed by key modulo lanes, then as a tree: in the same order for any number of keys a vector.
 template <class Isa, int Rows, class Scales>
 LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float* scores, Scales scales) {
   using V = typename Isa::V;
@@ -75,7 +76,7 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float*
   largest = fold_keys<Isa, Rows>(largest, [](V a, V b) { return Isa::max(a, b); });
   V totals[Rows];
   each_index<Rows>([&](auto r) LOWBIT_INLINE { totals[r] = Isa::set(0); });
-  // Adds a weight to total `to`; vectors of scores take the totals in turn.
+  // Stores a weight and adds it to total `to`: vectors of scores take the totals in turn.
   auto keep = [&](uint32_t at, auto to, V weight) LOWBIT_INLINE {
     totals[to] = totals[to] + weight;
     if constexpr (std::is_same_v<Scales, NoScales>) Isa::store(scores + at * kLanes, weight);
@@ -101,7 +102,7 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, KeyRange keys, float*
   Isa::store(queries.totals, Isa::multiply_add(Isa::load(queries.totals), factor, total));
 }
 
-// Applies mask and softcap where needed, then turns scores of the block at `start` into weights.
+// Turns the scores of the block at `start` into weights, after softcap and mask where there are any.
 template <class Isa, int Rows, class Scales>
 void weigh_scores(QueryVector<Isa>& queries, uint32_t start, KeyRange keys, float softcap, float* scores,
                   Scales scales) {
@@ -113,7 +114,7 @@ void weigh_scores(QueryVector<Isa>& queries, uint32_t start, KeyRange keys, floa
   softmax_block<Isa, Rows>(queries, keys, scores, scales);
 }
 
-// Keys of the block at `start`, out of the `keys` present, that at least one query of the vector sees.
+// Those of the block's `keys` that at least one query of the vector sees.
 template <class Isa>
 KeyRange seen_keys(const QueryVector<Isa>& queries, uint32_t start, KeyRange keys) {
   const uint32_t begin = std::max(queries.earliest, start + keys.first);
@@ -121,7 +122,7 @@ KeyRange seen_keys(const QueryVector<Isa>& queries, uint32_t start, KeyRange key
   return {begin - start, end - start};
 }
 
-// Keys out of those that one query sees.
+// Those of the block's `keys` that query `row` sees.
 template <class Isa>
 KeyRange keys_of_query(const QueryVector<Isa>& queries, uint32_t row, uint32_t start, KeyRange keys) {
   const uint32_t begin = std::max(queries.first[row], start + keys.first) - start;

@@ -1,7 +1,7 @@
-// Attention of prefill runs, one KV head at a time, by products of 16-bit words. Queries and keys are rounded to
-// 1/65534 of their lengths, values to at most 1/4096 of the largest of their row, and weights to 1/16382 of the largest
-// weighted row of a block. f32 pages, which ask for exactness, do not use it. A token's result has the same bits
-// whichever tokens are beside it, and for any number of threads.
+// Attention of prefill runs, one KV head at a time, by products of 16-bit words. Roundings: queries and keys to 1/65534
+// of their lengths, values to at most 1/4096 of the largest of their row, weights times value units to 1/16382 of the
+// largest of a block. f32 pages, which ask for exactness, do not use it. A token's result has the same bits whichever
+// tokens are beside it, and for any number of threads.
 #pragma once
 
 #include "rope_attention.h"
@@ -9,19 +9,19 @@
 
 namespace lowbit {
 
-// Most queries of a part; all of them share a block's words.
+// Most queries of a part. All of them share a block's words.
 constexpr uint32_t kWordQueries = 512;
-// Cost of converting a block to words, in queries.
+// Cost of converting a block to words, as that of so many queries.
 constexpr uint32_t kWordCopyCost = 16;
 
-// Offsets of one thread's scratch, in floats.
+// Offsets in a thread's scratch, in floats.
 template <class Isa>
 struct WordsScratch {
   static constexpr uint32_t kLanes = Isa::kLanes, kRows = Isa::kWordRows;
   static_assert(kRows <= kLanes);
 
   uint32_t groups;
-  // Per group of queries: words [pairs][kRows][2], sums [kRows][columns].
+  // Floats of a group of queries: words [pairs][kRows][2], sums [kRows][columns].
   size_t query_floats, columns;
   size_t queries, sums, largest, totals, factors, scores, weights, block, floats;
 
@@ -68,7 +68,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   }
 
  private:
-  // Keys first .. last - 1 of a block that a group's queries see; `some`: not all of them see all of these.
+  // The keys first .. last - 1 of a block that a group's queries see. `some`: not all of them see all of these.
   struct Seen {
     uint32_t first, last;
     bool some;
@@ -79,7 +79,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   int16_t* words_of(uint32_t group) const {
     return reinterpret_cast<int16_t*>(scratch_ + at_.queries + group * at_.query_floats);
   }
-  // Queries past the last one repeat it.
+  // The position of a query's token. Queries past the last one repeat it.
   uint32_t position_of(uint32_t query) const {
     return this->run_.position + this->row_of(std::min(query, this->queries() - 1));
   }
@@ -152,8 +152,8 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     }
   }
 
-  // Turns scores into weights. Sets `shrink`, the factor of earlier sums and totals, and `unit`, the value of one in
-  // the block's integer sums.
+  // Turns scores into weights. Sets shrink, by which earlier sums and totals are multiplied, and unit, by which the
+  // block's integer sums are.
   void weigh(const CacheBlock<Element>& block, uint32_t group, Seen seen, float* shrink, float* unit) const {
     float found[kLanes] = {}, added[kLanes] = {};
     const float* factors = state_of(at_.factors, group);
@@ -172,7 +172,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     Isa::store(totals, Isa::multiply_add(Isa::load(totals), factor, Isa::load(added) * block_factor));
   }
 
-  // Converts a row's products to base-2 logarithms of weight times value unit, and returns the largest.
+  // Turns a row's products into the base-2 logarithms of weight * value unit, and returns the largest.
   float scale_row(uint32_t row, float factor, Seen seen) const {
     float* scores = scratch_ + at_.scores + row * kBlockKeys;
     const V times = Isa::set(factor);
@@ -210,8 +210,7 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
     return Isa::largest(largest);
   }
 
-  // Converts a row's logarithms to word weights [kRows][kBlockKeys], and returns the total of the weights without the
-  // value units.
+  // Turns a row's logarithms into words [kRows][kBlockKeys], weights * value units. Returns the sum of the weights.
   float weigh_row(uint32_t row, float largest, Seen seen) const {
     const float* scores = scratch_ + at_.scores + row * kBlockKeys;
     int16_t* weights = reinterpret_cast<int16_t*>(scratch_ + at_.weights) + row * kBlockKeys;
@@ -260,11 +259,12 @@ class WordsPart : SharedBlocksPart<typename Isa::Floats, Element> {
   const WordsScratch<Isa> at_;
   float* scratch_;
   WordBlock<Isa> block_;
-  // Queries that see the block.
+  // The queries that see the block.
   QueryRange range_;
 };
 
-// f16, int8 and int4 pages. Other kernels compute decode runs, and parts with a number that is not finite.
+// A kernel's run over f16, int8 and int4 pages. Decode runs, and parts with a number that is not finite, go the ways of
+// attention.h and attention_int4.h.
 template <class Isa, class Element, bool IsInt4 = false>
 void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   using Floats = typename Isa::Floats;
@@ -282,7 +282,7 @@ void words_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   });
 }
 
-// Sizes of a call, with scratch for words.
+// A call's sizes, with scratch for words.
 template <class Isa>
 AttentionArgs words_args(const Call& call) {
   using Floats = typename Isa::Floats;

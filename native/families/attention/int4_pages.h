@@ -1,10 +1,10 @@
-// Full int4 pages of keys and values (KIVI, Liu et al. 2024), quantized from f16: x = minimum + scale * n, n in 0 ..
-// 15. Keys have a scale and a minimum per column and 32 positions, values one per position.
+// Full int4 pages of keys and values (KIVI, Liu et al. 2024), quantized from f16: x = minimum + scale * n with n of 0
+// .. 15. Keys have a scale and a minimum for each column and 32 positions, values for each position.
 //
-// Bytes of a head: keys [columns / 4][2][16 positions][4 columns], positions 32 h + i in the low nibbles and 32 h + 16
-// + i in the high ones; values [16 fours of positions][columns / 32][16 columns][4 positions], columns 32 g + i in the
-// low nibbles and 32 g + 16 + i in the high ones. Scales and minima are f16: all scales, then all minima; for keys,
-// those of the first 32 positions, then those of the others.
+// Bytes of a head's keys: [columns / 4][half h of the page][16 positions i][4 columns], with position 32 h + i in the
+// low nibbles and 32 h + 16 + i in the high ones. Bytes of its values: [positions / 4][columns / 32: g][16 columns i][4
+// positions], with column 32 g + i in the low nibbles and 32 g + 16 + i in the high ones. Scales and minima are f16. Of
+// values: all scales, then all minima; of keys likewise, for the first 32 positions, then for the others.
 #pragma once
 
 #include "attention_cache.h"
@@ -13,7 +13,7 @@ namespace lowbit {
 
 // Positions of an int4 page: one block.
 constexpr uint32_t kInt4Positions = kBlockKeys;
-// Positions that share key scales, and the number of such halves of a page.
+// Positions that share scales of keys, and the number of such halves of a page.
 constexpr uint32_t kInt4Shared = 32, kInt4Halves = kInt4Positions / kInt4Shared;
 constexpr float kInt4Most = 15;
 
@@ -39,8 +39,7 @@ static inline Int4Head int4_head(const AttentionArgs& args, uint32_t slot, uint3
           reinterpret_cast<uint16_t*>(at + args.value_scales) + 2 * head * kInt4Positions};
 }
 
-// Scales, their inverses and minima of lanes whose values are between `least` and `most`; NaN where these are not
-// finite.
+// Scales, their inverses and minima for values from `least` to `most`, a lane each; NaN where these are not finite.
 template <class Isa>
 struct Int4Scales {
   using V = typename Isa::V;
@@ -137,8 +136,8 @@ void fill_int4_values(const uint16_t* rows, size_t stride, uint32_t dim, int8_t*
   order_values(integers, columns, target.values);
 }
 
-// Calls body with the ranges of tokens that one of `tiles` tiles stores: tokens of one page, and tokens of no run
-// before them.
+// Calls body(first, last) with the ranges of tokens that tile `tile` of `tiles` stores: each has tokens of one page,
+// and those of no run before them.
 template <class Body>
 void each_int4_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
   uint32_t known = 0, index = 0;
@@ -156,7 +155,7 @@ void each_int4_range(const AttentionArgs& args, uint32_t tile, uint32_t tiles, B
   range(args.rows);
 }
 
-// Quantizes the pages that end with one of the tokens first .. last, which are in one page of each run.
+// Quantizes the pages whose last position one of the tokens first .. last - 1 fills. These are of one page of each run.
 template <class Isa>
 void fill_int4_pages(const AttentionArgs& args, uint32_t first, uint32_t last, int8_t* integers) {
   each_run(args, [&](const Run& run) {

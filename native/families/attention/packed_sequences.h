@@ -1,6 +1,6 @@
 // Attention over packed sequences, for encoders: y = softmax(scale * q . k) . v. A token sees the keys of its own
-// sequence from `before` tokens before it to `after` tokens after it. A lane is a key, and four tokens are computed at
-// once. A token's result has the same bits whichever sequences are packed with it, and for any number of threads.
+// sequence from `before` tokens before it to `after` tokens after it. Four tokens are computed at a time, and a lane is
+// a key. A token's result has the same bits whichever sequences are packed with it, and for any number of threads.
 #pragma once
 
 #include "../division.h"
@@ -16,12 +16,12 @@ struct PackedSequencesArgs {
   float *y, *scratch;
   uint32_t rows, heads, kv_heads, head_dim, sequences, before, after;
   float scale;
-  // Floats of scratch: scores of one token of a tile, and all of a thread's.
+  // Floats of the scores of one token, and of a thread's scratch.
   uint32_t score_floats;
   size_t thread_floats;
 };
 
-// Tokens of a tile, which share transposed blocks of kSequenceKeys keys.
+// Tokens of a tile. They share blocks of kSequenceKeys transposed keys.
 constexpr uint32_t kSequenceRows = 32;
 constexpr uint32_t kSequenceKeys = 64;
 
@@ -57,7 +57,7 @@ struct SequencePart {
         begin(seen_from(args, first)),
         end(seen_to(args, last - 1)) {}
 
-  // Range of keys that a token sees.
+  // The keys that a token sees: seen_from .. seen_to - 1.
   uint32_t seen_from(const PackedSequencesArgs& args, uint32_t row) const {
     return row - std::min(args.before, row - sequence_begin);
   }
@@ -105,7 +105,8 @@ LOWBIT_APART void score_sequence(const float* q, size_t q_stride, const float* k
   }
 }
 
-// Turns the scores of keys that a token sees into weights, sets those around them to 0, and returns 1 / their sum.
+// Turns the scores of the keys that a token sees into weights and those around them into 0. Returns 1 / the sum of the
+// weights.
 template <class Isa>
 float weigh_sequence(float* scores, uint32_t begin, uint32_t end, uint32_t count) {
   float* own = scores + begin;

@@ -1,4 +1,4 @@
-// Attention with rotary embedding: the first phase rotates queries and keys of a fused qkv.
+// Attention with rotary position embedding over a fused qkv: phase 0 rotates queries and keys into scratch.
 #pragma once
 
 #include "attention_calls.h"
@@ -6,8 +6,8 @@
 
 namespace lowbit {
 
-// Arguments of attention, whose q, k and v the first phase puts rotated in scratch. `attention` must come first: the
-// phases of attention read the arguments as AttentionArgs.
+// Arguments of attention whose q, k and v are in scratch, where phase 0 puts them rotated. `attention` must come first:
+// the phases of attention read these arguments as AttentionArgs.
 struct RotatedAttentionArgs {
   AttentionArgs attention;
   const float* qkv;
@@ -20,7 +20,7 @@ template <class Isa>
 void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const RotatedAttentionArgs& args = step.as<RotatedAttentionArgs>();
   const AttentionArgs& to = args.attention;
-  // Rotates all tokens into scratch, whatever their positions, which attention checks.
+  // Rotates all tokens, those without a position, too: attention checks positions.
   if (phase == 0) {
     const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
     each_stored_range(to, tile, step.tiles[0], [&](uint32_t first, uint32_t last) {
@@ -36,7 +36,7 @@ void rope_update_and_attend_run(const Step& step, uint32_t phase, uint32_t tile,
   args.attend(step, phase, tile, thread);
 }
 
-// Floats of q, of k or v, and of all three in scratch, ahead of attention's own scratch.
+// Floats of q, of k (and of v), and of all three. In scratch they come before attention's own.
 struct RotatedFloats {
   size_t q, kv, all;
 
@@ -83,7 +83,7 @@ static inline UpdateAndAttendArguments rotated_arguments(const RopeUpdateAndAtte
   return to;
 }
 
-// `Scratch` and `Prepare` are those of an update_and_attend kernel.
+// Scratch of a call whose attention is an update_and_attend kernel with scratch `Scratch`.
 template <size_t (*Scratch)(const Call&)>
 size_t rope_update_and_attend_scratch(const Call& call) {
   const auto given = arguments_of<RopeUpdateAndAttendArguments>(call);

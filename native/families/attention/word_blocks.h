@@ -1,5 +1,5 @@
-// Queries, keys and values as 16-bit words, and their products: rows of pairs of words times panels of columns, with
-// exact 32-bit sums. An `Isa` is a vector of floats with words: x86/words_avx2.h, x86/words_avx512.h.
+// Queries, keys and values as 16-bit words, and their products with exact 32-bit sums: rows of pairs of words times
+// panels of columns. `Isa` supplies vectors of floats and of words (x86/words_avx2.h, x86/words_avx512.h).
 #pragma once
 
 #include <cmath>
@@ -8,16 +8,16 @@
 
 namespace lowbit {
 
-// Length (L2 norm) of queries and keys as words: no word is larger, and no sum of products exceeds 31 bits.
+// Length (L2 norm) of queries and keys in words: no word is larger, and no product q . key exceeds 31 bits.
 constexpr float kWordLength = 32767;
-// Largest weight of a query in a block, and largest value, as words.
+// The largest weight of a query in a block, and the largest value, in words.
 constexpr int32_t kWordWeight = 8191, kWordValue = 4095;
 static_assert(static_cast<int64_t>(kBlockKeys) * kWordWeight * kWordValue <= INT32_MAX);
-// Exponent of the least power of two that value units take: smaller values become zeros.
+// Exponent of the least unit of values. Smaller values become 0.
 constexpr int kLeastExponent = -60;
 
-// Calls keep(r, c, sum) with sums over `pairs` pairs of words. Rows are `Apart` words from each other, a row's pairs
-// `Next`; a panel holds kWordColumns vectors per pair.
+// Calls keep(r, c, sum) with the products of rows and columns over `pairs` pairs of words. Rows are `Apart` words from
+// each other, and pairs of a row `Next` words. A panel has kWordColumns vectors a pair.
 template <class Isa, uint32_t Apart, uint32_t Next, class Keep>
 LOWBIT_APART void multiply_panel(const int16_t* rows, const int16_t* panel, uint32_t pairs, Keep keep) {
   using Words = typename Isa::Words;
@@ -45,7 +45,7 @@ static inline uint32_t pair_of_words(int16_t first, int16_t second) {
   return static_cast<uint16_t>(first) | static_cast<uint32_t>(static_cast<uint16_t>(second)) << 16;
 }
 
-// Exponent of a power of two above a non-negative number; -126 for 0 and subnormal numbers.
+// Exponent of the power of two above a non-negative number; -126 for 0 and subnormal numbers.
 static inline int exponent_above(float value) {
   uint32_t bits;
   memcpy(&bits, &value, 4);
@@ -59,7 +59,7 @@ static inline float power_of_two(int n) {
   return power;
 }
 
-// Conversion of one head's row to words: its floats, padded with zeros to whole vectors of words, and the words.
+// Converts a head's row to words. Scratch: its floats, padded with zeros to whole vectors of words, and the words.
 template <class Isa>
 struct WordRow {
   static size_t padded(uint32_t dim) { return round_up(dim, 2 * Isa::kLanes); }
@@ -89,8 +89,8 @@ struct WordRow {
       Isa::store_words(words + d, Isa::load(floats + d) * times, second * times);
     }
   }
-  // Rounds a row times a scale to words of the length kWordLength. Returns the value of one, NaN where not all is
-  // finite.
+  // Rounds a row times a scale to words of length kWordLength. Returns what 1 in words stands for, or NaN where a
+  // number is not finite.
   template <class Element>
   float round_to_length(const Element* row, float scale) const {
     auto squares = Isa::set(0);
@@ -103,8 +103,8 @@ struct WordRow {
     round(kWordLength / length);
     return length / kWordLength + odd;
   }
-  // Rounds a row times a scale to words of at most kWordValue, with units of 2^exponent. Returns 0 where all is finite,
-  // else NaN.
+  // Rounds a row times a scale to words of at most kWordValue, in units of 2^exponent. Returns 0, or NaN where a number
+  // is not finite.
   template <class Element>
   float round_to_power(const Element* row, float scale, int& exponent) const {
     auto most = Isa::set(0);
@@ -129,7 +129,7 @@ struct WordBlock {
   // keys [kKeyPanels][pairs][kColumns][2]; values [panels][kKeyPairs][kColumns][2], pairs of keys in the order of the
   // weights.
   int16_t *keys, *values;
-  // Per key: the unit of its words; of its value the unit's power of two: base-2 logarithm and inverse.
+  // For each key: the unit of its words; and the unit of its value, a power of two, as base-2 logarithm and inverse.
   float *key_units, *value_logs, *value_inverses;
   // Scratch for two rows.
   WordRow<Isa> rows[2];
@@ -159,13 +159,13 @@ struct WordBlock {
   }
 
   const int16_t* key_panel(uint32_t panel) const { return keys + size_t{2} * panel * pairs * kColumns; }
-  // Address of the words of a pair of keys in a panel of values.
+  // The words of pair `pair` of keys in a panel of values.
   const int16_t* value_panel(uint32_t panel, uint32_t pair) const {
     return values + size_t{2} * (panel * kKeyPairs + pair) * kColumns;
   }
 
-  // Converts a block to words and prefetches the next one's rows, if any. Returns false where a key or value is not
-  // finite.
+  // Converts a block to words and prefetches the next one's rows, if there is one. Returns false where a key or value
+  // is not finite.
   template <class Element>
   bool pack(const CacheBlock<Element>& block) {
     float odd = 0;
@@ -218,7 +218,7 @@ struct WordBlock {
     }
   }
 
-  // Index of a pair of keys among the weights that two vectors are packed to: 128-bit halves of both, in turn.
+  // Where store_weights puts a pair of keys: 128-bit parts of its two vectors take turns.
   static constexpr uint32_t place_of_pair(uint32_t pair) {
     const uint32_t own = pair % kLanes, vector = own / (kLanes / 2), i = own % (kLanes / 2);
     return pair - own + i / 2 * 4 + vector * 2 + i % 2;
