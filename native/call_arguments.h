@@ -4,7 +4,7 @@
 #include "kernel.h"
 
 namespace lowbit {
-// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
 // A buffer that may be null; a number says whether it is there.

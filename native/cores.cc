@@ -50,9 +50,8 @@ std::set<uint32_t> parse_cpus(const std::string& list) {
   return cpus;
 }
 
-// The path of this process's cgroup that limits CPU time: of cgroups version 2, which names no controllers, or of
-// version
-// 1. Empty for the root group, or where the system does not say.
+// The path of this process's cgroup that limits CPU time, in cgroups version 2, whose lines name no controllers, or in
+// version 1. Empty for the root group, or where the system does not say.
 std::string group_path(const std::string& root, bool second) {
   char line[4096];
   std::string path;
@@ -70,7 +69,7 @@ std::string group_path(const std::string& root, bool second) {
   return path == "/" ? "" : path;
 }
 
-// The CPU quota of a cgroup as a number of CPUs, 0 without a limit; from the files of either version.
+// The CPU quota of a cgroup as a number of CPUs, from the files of either version; 0 without a limit.
 double quota_of(const std::string& group) {
   double quota = 0, period = 0;
   // "max 100000" where there is no limit.

@@ -50,7 +50,7 @@ inline bool is_bytes(const Tensor& tensor) {
   return tensor.scalar_type() == ScalarType::Byte || tensor.scalar_type() == ScalarType::Char;
 }
 
-// Instead of Tensor::nbytes, which ExecuTorch 1.4's bindings do not export.
+// Bytes of a tensor. ExecuTorch 1.4's bindings do not export Tensor::nbytes.
 inline size_t byte_size(const Tensor& tensor) {
   return static_cast<size_t>(tensor.numel()) * executorch::runtime::elementSize(tensor.scalar_type());
 }

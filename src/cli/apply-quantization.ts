@@ -42,10 +42,7 @@ const STRENGTH_DEFAULT = 0.5;
 
 /** Callbacks of encoding weights, and the folder in which finished layers are kept. */
 export interface EncodeHooks extends SizeHooks, WritingHooks, Pick<EncodingOptions, "folder" | "onDamagedPart"> {
-  /**
-   * Called with the configurations set, before encoding or calibrating, which take long: throws for what could not be
-   * written.
-   */
+  /** Called once configurations are set, before encoding and calibrating, which take long. Throws for what cannot be written. */
   readonly check?: (model: Model) => unknown;
 }
 
@@ -149,10 +146,7 @@ function headOf(options: OptionsOfModel): QuantizationConfig | null {
   return head === undefined ? null : parseQmode(head, { groupSize, ...headFields(options) });
 }
 
-/**
- * Configuration of linear layers except for bits and groups. What is not given is what the other reader (`--reader`) can
- * load.
- */
+/** Configuration of linear layers except for bits and groups. Defaults are what the reader of the file (`--reader`) can load. */
 function fieldsFor(options: QuantizationOptions, algorithm: Fields["algorithm"]): Fields {
   const { layout, reader, mappingType, scaleDtype: scaleDType } = options;
   if (reader === "gguf") return { algorithm, mappingType: mappingType ?? "symmetric", scaleDType: scaleDType ?? "f16" };

@@ -1,7 +1,7 @@
 /**
  * Selects a layout and a kernel: pure functions of a query and a CPU, which need not be this one. Tables are ordered best
- * first; the first kernel that serves the query wins: it must read the layout, bits and groups, run on the CPU, and have mStep
- * <= m.
+ * first, and the first kernel that serves the query is taken: one that reads the layout, bits and groups, runs on the CPU and
+ * has mStep <= m.
  */
 import { UnsupportedError } from "../errors.ts";
 import { hasFactors, type WeightSpec } from "../quantized.ts";

@@ -1,7 +1,7 @@
 /** Codebooks: uneven levels that suit weights better than even steps, close together around 0, where most weights are. */
 
 /**
- * Codebooks of 2^bits levels, rising. That of 4 bits is llama.cpp's of IQ4_NL; those of 2 and 3 bits have the least
+ * Codebooks of 2^bits levels, rising. The one of 4 bits is that of llama.cpp's IQ4_NL. Those of 2 and 3 bits have the least
  * squared error, by Lloyd's algorithm, for groups of 32 numbers of Student's t distribution with 5 degrees of freedom.
  */
 export const codebooks: Readonly<Record<number, Int8Array>> = {

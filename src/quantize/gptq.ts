@@ -25,8 +25,8 @@ export interface GptqOptions extends Scheme {
   /** Levels of a codebook that is not one of `codebooks`. */
   readonly levels?: Int8Array | null;
   /**
-   * (Y - X W^T)^T X [n, k], if the outputs to match are not X W^T but Y: those of inputs to which earlier layers have added no
-   * error. It is overwritten.
+   * (Y - X W^T)^T X [n, k] where the outputs to match are Y in place of X W^T: the outputs for inputs without the errors of
+   * earlier layers. It is overwritten.
    */
   readonly lacking?: Matrix | null | undefined;
   /** Number of sweeps (coordinate descent) that choose all weights and scales anew, each to suit the others. Default 0. */
@@ -49,8 +49,8 @@ const DAMPING = 0.2;
 const CHUNK_WEIGHTS = 2 ** 24;
 
 /**
- * Damps and factors X^T X [k, k], once for all rows that GPTQ quantizes by it. `damping`: this part of the diagonal, and a tenth
- * as much of its mean, is added to the diagonal.
+ * Damps and factors X^T X [k, k], once for all rows that GPTQ quantizes by it. To each number of the diagonal it adds damping *
+ * (number + mean of the diagonal / 10).
  */
 export function factorSums(sums: Matrix, product: Product, damping = DAMPING): FactoredSums {
   const { rows: k, data } = sums;

@@ -12,8 +12,8 @@ namespace lowbit {
 namespace {
 
 struct FloatLinear : FloatCall {
-  // spaced: rows of x as chains. panels: one panel per thread. `stride` between rows is no power of two, which would
-  // map all rows to the same cache sets.
+  // spaced: rows of x as chains, `stride` floats from one to the next: no power of two, which would map all rows to the
+  // same cache sets. panels: one panel per thread.
   float* spaced;
   float* panels;
   size_t stride;

@@ -11,9 +11,9 @@ enum class Granularity { kRow, kBlock };
 // Most columns of a block of activations.
 constexpr uint32_t kBlockColumns = 32;
 
-// Numbers of a block. sum: initial value of the sums of products, or the sum of the activations where zero points are
-// part of those sums. factor: the scale of the block, by which the weights' scales are multiplied; 1 with scales per
-// row.
+// Numbers of a block of activations. sum: what the integer sums of products start with; where zero points are part of
+// these, the sum of the activations. factor: the block's scale, which multiplies the scales of weights, or 1 where rows
+// have scales.
 struct BlockNumbers {
   int32_t sum;
   float factor;
@@ -33,8 +33,7 @@ struct QuantizedRows {
   uint32_t block_length, blocks, block_count;
   bool in_blocks;
 
-  // Bytes of a row: as many as the weights' padded columns, more where groups are no whole blocks, as in TorchAO's
-  // layout.
+  // Bytes of a row: the weights' padded columns, and more where groups are no whole blocks, as in TorchAO's layout.
   size_t stride() const { return size_t{block_count} * block_length; }
 
   // Sets all sizes.

@@ -139,9 +139,9 @@ function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError
 }
 
 /**
- * Whether the file's Q2_0 blocks have 128 weights, as before the format changed to 64: each tensor then takes less space up to
- * the next one than blocks of 64 would need. The end of the file counts only when no Q2_0 tensor is followed by another, since
- * a file may be truncated.
+ * Whether the file's Q2_0 blocks have 128 weights, as before the format changed to 64. If so, each tensor takes less space, up to
+ * the next tensor, than blocks of 64 would. The last tensor ends with the file, which may be truncated, so it counts only if
+ * there is no other Q2_0 tensor.
  */
 function hasLargeTwoBits({ tensors, dataStart }: GgufHeader, fileSize: number): boolean {
   const offsets = tensors.map(({ offset }) => offset).toSorted((a, b) => a - b);

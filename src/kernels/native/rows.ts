@@ -61,7 +61,7 @@ function neededBy(rows: readonly NativeRow[]): number {
   return rows.reduce((bits, { needs }) => bits | needs, 0);
 }
 
-/** Shared by all calls, since an array's memory is made when native code first accesses it. */
+/** Stands for scratch while a call's scratch is asked for. One for all calls: native code's first access makes its memory. */
 const noScratch = new Uint8Array(0);
 
 /** A kernel of an architecture; `index` is its index among the loaded ones, null if it is not loaded. */
@@ -216,7 +216,7 @@ function runnable<A>(
   index: number,
   argumentsOf: (args: A) => NativeArguments,
 ): Kernel<A> {
-  // A call is asked for its scratch and then encoded.
+  // Arguments are encoded twice: to ask for the call's scratch, then with it.
   const known = new WeakMap<A & object, NativeArguments>();
   const encode = (args: A, scratch: Uint8Array): NativeCall => {
     const found = known.get(args as A & object) ?? argumentsOf(args);

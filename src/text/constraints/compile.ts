@@ -11,7 +11,7 @@ import { parseRegex } from "./regex.ts";
 
 const CHOICES_MAX = 10_000;
 
-/** The checked grammar of a constraint. Throws the errors of its parser: schema, EBNF or regular expression. */
+/** The checked grammar of a constraint. Throws what the parser of its kind throws: of schemas, EBNF or regular expressions. */
 export function compileConstraint(constraint: Constraint): Grammar {
   const grammar = grammarOf(constraint);
   checkGrammar(grammar, constraint.kind === "jsonSchema" ? "schema" : constraint.kind);

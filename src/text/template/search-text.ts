@@ -1,4 +1,4 @@
-/** Searches text in linear time. Built-in searches may take the product of both lengths for long texts. */
+/** Searches text in linear time. JavaScript's own search may take time proportional to the product of both lengths. */
 import { chargeText } from "./limits.ts";
 
 /** Longest pattern left to the built-in search, which compares at most this many characters at each position. */

@@ -22,8 +22,8 @@ export const embeddingPackedFields = {
 export type PackedEmbeddingArgs = ArgumentsOf<typeof embeddingPackedFields>;
 
 /**
- * y [count, k] = rows `indices` [count] of a table of `rows` rows, of which packed linear weights [n, k] are those from `first`
- * on, dequantized; zeros for the table's other rows.
+ * y [count, k] = rows `indices` [count] of a table [rows, k]. Its rows from `first` on are packed linear weights [n, k], which
+ * are dequantized; the others are zeros.
  */
 export const sharedEmbeddingFields = {
   weights: packedWeights,

@@ -7,10 +7,7 @@ import { vocabularyMaximaWasm, vocabularyWeightsWasm } from "./wasm.ts";
 
 const BLOCKS = 3;
 
-/**
- * Blocks with all, some and one of their tokens allowed; each has tokens with weights, as blocks without keep their old
- * contents.
- */
+/** Blocks with all, some and one of their tokens allowed. Each has tokens with weights: a block without keeps its old contents. */
 export function samplingCalls(): SampleCall[] {
   const words = (BLOCKS * BLOCK_TOKENS) / 32;
   const maxima = (): VocabularyMaximaArgs => ({

@@ -1,4 +1,4 @@
-/** Checks immediates, numbers within the code: the encoder would silently truncate those that do not fit. */
+/** Checks immediates, the numbers within instructions: the encoder would silently truncate those that do not fit. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { Opcode, ValueType } from "./opcodes.ts";
 

@@ -33,10 +33,10 @@ export interface EngineOptions {
   readonly isWide?: boolean;
 }
 
-/** Copies in the engine's memory of short arrays outside it. */
+/** Short arrays outside the engine's memory, each with its copy in it. */
 type Literals = Map<ArrayBufferView, Uint8Array>;
 
-/** Largest array outside the memory that is copied as a literal, such as a position that the program knows. */
+/** Most bytes of an array outside the memory that is copied as a literal, such as a constant position. */
 const LITERAL_BYTES_MAX = 64;
 
 export class WasmEngine implements KernelMemory {
@@ -169,8 +169,8 @@ export class WasmEngine implements KernelMemory {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     const team = this.#team;
-    // The team's errors refer through their stacks to whoever disposed the engine, and the finalizer of forgotten programs
-    // refers to it.
+    // The finalizer of forgotten programs would keep the team alive, and with it its errors, whose stacks keep whoever disposed
+    // of the engine.
     this.#team = null;
     await team?.dispose();
     await this.#ended;

@@ -98,9 +98,9 @@ export class Chunks {
 }
 
 /**
- * How a short run is split into items: not at all if there are many runs, so that the rows of all heads are read in order; else
- * split-K, over parts of the positions with all heads, if there is a chunk for each part or only one span of heads; else by
- * spans of heads.
+ * How a short run is split into items. Where there are many runs it is one item, which reads the rows of all heads in order.
+ * Otherwise an item is a part of the positions with all heads (split-K), if there is a chunk for each part or only one span of
+ * heads; else it is a span of heads.
  */
 export class RunSplit {
   readonly spanHeads: Local<"i32">;

@@ -30,7 +30,7 @@ export const linearBlock = new ArgumentBlock({
 });
 export type LinearFields = FieldsOf<typeof linearBlock>;
 
-/** Initial value of a group's sums: `seed`, less zero points * sum of the activations if there are zero points. */
+/** Initial value of a group's sums: seed - zero points * sum of the activations, or `seed` where there are no zero points. */
 export function seedOf(
   shape: PanelShape,
   group: Expr<"ptr">,

@@ -34,7 +34,7 @@ const block = new ArgumentBlock({
   y: "ptr",
   scratch: "ptr",
   threadBytes: "ptr",
-  /** Bytes of a row of keys, of values and of gates; of a key head, of a head's state and of a row of that. */
+  /** Bytes of a row of keys, of values and of gates; of a key head; of a head's state, and of a row of the state. */
   keyBytes: "ptr",
   valueBytes: "ptr",
   gateBytes: "ptr",
