@@ -36,23 +36,18 @@ export class Int4Rows {
     this.#columns = int4Columns(headDim);
   }
 
-  /** One value of a row. */
-  at(row: number, d: number): number {
-    this.#values ??= this.#read();
-    return this.#values[row * this.#headDim + d]!;
-  }
-
-  /** Dequantizes all values at once: a page is read many times. */
-  #read(): Float64Array {
+  /** All values, dequantized once: a page is read many times. */
+  read(): Float64Array {
     const { bytes, scales } = this.#part;
     const table = f16Table();
-    return Float64Array.from({ length: INT4_POSITIONS * this.#kvHeads * this.#headDim }, (_, i) => {
+    this.#values ??= Float64Array.from({ length: INT4_POSITIONS * this.#kvHeads * this.#headDim }, (_, i) => {
       const row = Math.floor(i / this.#headDim);
       const [head, position, d] = [row % this.#kvHeads, Math.floor(row / this.#kvHeads), i % this.#headDim];
       const { byte, shift } = this.#place(head, position, d);
       const { step, least } = this.#scalePlaces(head, position, d);
       return table[scales[least]!]! + table[scales[step]!]! * ((bytes[byte]! >> shift) & MOST);
     });
+    return this.#values;
   }
 
   /** Quantizes all rows from f16 [INT4_POSITIONS, kvHeads, headDim]. */

@@ -86,12 +86,17 @@ export const updateAndAttendReference: Kernel<SequenceAttentionArgs> = {
 
 /** Finds keys and values of a run's positions in the sequence's pages. */
 function pageReader({ cache, offset }: LayerPages, { slot }: Run): RowsAt {
-  const known = new Map<number, ReturnType<typeof layerRows>>();
-  return (position) => {
+  const pages = new Map<number, ReturnType<typeof layerRows>>();
+  const find: RowsAt = (position) => {
     const index = Math.floor(position / cache.pagePositions);
-    const parts = known.get(index) ?? layerRows(cache, cache.page(slot, index).subarray(offset));
-    known.set(index, parts);
+    const parts = pages.get(index) ?? layerRows(cache, cache.page(slot, index).subarray(offset));
+    pages.set(index, parts);
     return { ...parts, row: position % cache.pagePositions };
+  };
+  const found: ReturnType<RowsAt>[] = [];
+  return (position) => {
+    found[position] ??= find(position);
+    return found[position];
   };
 }
 
@@ -163,13 +168,18 @@ function quantizeRow(values: Float32Array, target: Int8Array, at: number): numbe
   return isZero ? 0 : Math.fround(largest / 127);
 }
 
-/** Reads one value of a row of a head. */
-function valueAt(rows: LayerRows, row: number, d: number): number {
-  if (rows instanceof Int4Rows) return rows.at(row, d);
-  const { cache, scales, headDim } = rows;
-  const value = cache[row * headDim + d]!;
-  if (cache instanceof Int8Array) return value * scales![row]!;
-  return cache instanceof Uint16Array ? f16Table()[value]! : value;
+/** Reads a row of a head. */
+function readRow(rows: LayerRows, row: number, target: Float64Array): void {
+  const { length } = target;
+  const at = row * length;
+  const source = rows instanceof Int4Rows ? rows.read() : rows.cache;
+  if (source instanceof Uint16Array) {
+    const table = f16Table();
+    for (let d = 0; d < length; d++) target[d] = table[source[at + d]!]!;
+  } else if (source instanceof Int8Array) {
+    const scale = (rows as CacheRows).scales![row]!;
+    for (let d = 0; d < length; d++) target[d] = source[at + d]! * scale;
+  } else for (let d = 0; d < length; d++) target[d] = source[at + d]!;
 }
 
 /** Finds a position's keys and values: the rows [positions, kvHeads] that have them, and the place of the position there. */
@@ -179,20 +189,22 @@ type RowsAt = (position: number) => {
   readonly row: number;
 };
 
-/** Scratch: scores of all positions, and sums of one head. */
+/** Scratch: scores of all positions, a row of a head, and sums of one head. */
 interface AttendPlace {
   readonly scores: Float64Array;
+  readonly values: Float64Array;
   readonly sums: Float64Array;
 }
 
 function attendBytes(positions: number, headDim: number): number {
-  return 8 * (positions + headDim);
+  return 8 * (positions + 2 * headDim);
 }
 
 function attendPlace({ buffer, byteOffset }: Uint8Array, positions: number, headDim: number): AttendPlace {
   return {
     scores: new Float64Array(buffer, byteOffset, positions),
-    sums: new Float64Array(buffer, byteOffset + 8 * positions, headDim),
+    values: new Float64Array(buffer, byteOffset + 8 * positions, headDim),
+    sums: new Float64Array(buffer, byteOffset + 8 * (positions + headDim), headDim),
   };
 }
 
@@ -207,7 +219,7 @@ function attend(
   { q, y, heads, kvHeads, headDim, scale, window, softcap, sinks }: QueryArgs,
   { row, position: last, head }: { readonly row: number; readonly position: number; readonly head: number },
   at: RowsAt,
-  { scores, sums }: AttendPlace,
+  { scores, values, sums }: AttendPlace,
 ): void {
   const query = (row * heads + head) * headDim;
   const kvHead = Math.floor((head * kvHeads) / heads);
@@ -216,8 +228,9 @@ function attend(
   let max = sink;
   for (let p = first; p <= last; p++) {
     const { keys, row } = at(p);
+    readRow(keys, row * kvHeads + kvHead, values);
     let dot = 0;
-    for (let d = 0; d < headDim; d++) dot += q[query + d]! * valueAt(keys, row * kvHeads + kvHead, d);
+    for (let d = 0; d < headDim; d++) dot += q[query + d]! * values[d]!;
     const score = softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale;
     scores[p] = score;
     if (score > max) max = score;
@@ -225,10 +238,11 @@ function attend(
   sums.fill(0);
   let total = Math.exp(sink - max);
   for (let p = first; p <= last; p++) {
-    const { values, row } = at(p);
+    const { values: own, row } = at(p);
+    readRow(own, row * kvHeads + kvHead, values);
     const weight = Math.exp(scores[p]! - max);
     total += weight;
-    for (let d = 0; d < headDim; d++) sums[d]! += weight * valueAt(values, row * kvHeads + kvHead, d);
+    for (let d = 0; d < headDim; d++) sums[d]! += weight * values[d]!;
   }
   for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
 }
