@@ -136,15 +136,19 @@ export function quantizeInBlocks(
   x: readonly number[],
   weights: { readonly k: number; readonly groupSize: number },
 ): BlockRow {
-  const blocks = blocksOf(weights).map(([first, end]) => {
-    const values = x.slice(first, end);
-    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-    if (!Number.isFinite(largest)) return values.map(() => [0, Number.NaN] as const);
-    const scale = Math.max(Math.fround(largest / 127), 2 ** -126);
+  const q = new Array<number>(x.length);
+  const scales = new Array<number>(x.length);
+  for (const [first, end] of blocksOf(weights)) {
+    let largest = 0;
+    for (let c = first; c < end; c++) largest = Math.max(largest, Math.abs(x[c]!));
+    const scale = Number.isFinite(largest) ? Math.max(Math.fround(largest / 127), 2 ** -126) : Number.NaN;
     const inverse = Math.fround(1 / scale);
-    return values.map((value) => [roundHalfEven(Math.fround(value * inverse)), scale] as const);
-  });
-  return { q: blocks.flat().map(([q]) => q), scales: blocks.flat().map(([, scale]) => scale) };
+    for (let c = first; c < end; c++) {
+      q[c] = Number.isNaN(scale) ? 0 : roundHalfEven(Math.fround(x[c]! * inverse));
+      scales[c] = scale;
+    }
+  }
+  return { q, scales };
 }
 
 /** The largest magnitude that a weight of each row could have, with its scales, zero points and minima. */
@@ -175,11 +179,13 @@ function factorsOf(weights: QuantizedWeights): Factors {
   const { n, k, bits } = weights;
   const { values, scales, minima } = integersOf(weights);
   const offset = 2 ** bits;
-  return {
-    ...{ n, k },
-    weights: values.map((value, i) => value * scales[i]! + minima[i]!),
-    magnitudes: values.map((value, i) => (Math.abs(value) + offset) * Math.abs(scales[i]!) + Math.abs(minima[i]!)),
-  };
+  const magnitudes = new Float64Array(n * k);
+  for (let i = 0; i < n * k; i++) {
+    const [value, scale, minimum] = [values[i]!, scales[i]!, minima[i]!];
+    magnitudes[i] = (Math.abs(value) + offset) * Math.abs(scale) + Math.abs(minimum);
+    values[i] = value * scale + minimum;
+  }
+  return { n, k, weights: values, magnitudes };
 }
 
 /** x . weights and |x| . magnitudes of one row of activations, for all rows of weights. */
@@ -247,7 +253,8 @@ function linearOf(
   rows.forEach(({ x, sizes, scale }, i) => {
     const [sums, total] = [values, magnitudes].map((all) => all.subarray(i * n, (i + 1) * n));
     multiplyRow(x, sizes, factors, sums!, total!);
-    const activations = x.reduce((sum, value) => sum + Math.abs(value), 0);
+    let activations = 0;
+    for (const value of x) activations += Math.abs(value);
     for (let row = 0; row < n; row++) {
       const b = bias?.[row] ?? 0;
       sums![row] = scale * sums![row]! + b;

@@ -92,7 +92,7 @@ function caseOf(
     const weights = randomWeights(random, { n, k, groupSize, ...options });
     const m = Math.max(...rows);
     const x = random.floats(m * k, 4);
-    const all = Array.from({ length: m }, (_, i) => [...x.subarray(i * k, (i + 1) * k)]);
+    const all = Array.from({ length: m }, (_, i) => Array.from(x.subarray(i * k, (i + 1) * k)));
     return { weights, x, expected: linear(all, weights) };
   });
 }
