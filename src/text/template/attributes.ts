@@ -1,5 +1,5 @@
 /** Attributes, items and slices of values, with the restrictions of jinja2's immutable sandbox. */
-import { contains, equals } from "./compare.ts";
+import { equals } from "./compare.ts";
 import { fault, isFault, typeError, valueError } from "./faults.ts";
 import { LEFT_OUT_METHODS, unsupported } from "./left-out.ts";
 import { charge, chargeText } from "./limits.ts";
@@ -12,7 +12,6 @@ import {
   codePointLength,
   Dict,
   DictView,
-  Float,
   hasSurrogates,
   isText,
   iterate,
@@ -56,7 +55,6 @@ const dictMethods: Record<string, Signature> = {
   keys: signature("", (dict: Dict) => new DictView(dict, "keys")),
   values: signature("", (dict: Dict) => new DictView(dict, "values")),
   copy: signature("", copyDict),
-  fromkeys: signature("/ iterable value?", (_: Dict, keys: Value, value: Value = null) => dictFromKeys(keys, value)),
 };
 
 /** Result of a lookup that found nothing or None: None if the key exists, else `fallback`. */
@@ -73,49 +71,12 @@ export function copyDict(dict: Dict): Dict {
   return copy;
 }
 
-export function dictFromKeys(keys: Value, value: Value): Dict {
-  const dict = new Dict();
-  for (const key of iterate(keys)) {
-    charge();
-    dict.set(key, value);
-  }
-  return dict;
-}
-
-function bitLength(value: number | bigint): number {
-  return value === 0 ? 0 : (value < 0 ? -BigInt(value) : BigInt(value)).toString(2).length;
-}
-
-function bitCount(value: number | bigint): number {
-  return (value < 0 ? -BigInt(value) : BigInt(value)).toString(2).replaceAll("0", "").length;
-}
-
-const intMethods: Record<string, Signature> = {
-  bit_length: signature("", (value: Value) => bitLength(asInteger(value)!)),
-  bit_count: signature("", (value: Value) => bitCount(asInteger(value)!)),
-  conjugate: signature("", (value: Value) => asInteger(value)!),
-  as_integer_ratio: signature("", (value: Value) => new Tuple([asInteger(value)!, 1])),
-};
-
-const floatMethods: Record<string, Signature> = {
-  is_integer: signature("", (value: Float) => Number.isInteger(value.value)),
-  conjugate: signature("", (value: Float) => value),
-};
-
 const tables: Readonly<Record<string, ReadonlyMap<string, Signature>>> = {
   str: STRING_METHODS,
   dict: new Map(Object.entries(dictMethods)),
   list: new Map(Object.entries({ ...sequenceMethods, copy: signature("", (list: Value[]) => [...list]) })),
   tuple: new Map(Object.entries(sequenceMethods)),
   range: new Map(Object.entries(sequenceMethods)),
-  int: new Map(Object.entries(intMethods)),
-  float: new Map(Object.entries(floatMethods)),
-  dict_keys: new Map([
-    [
-      "isdisjoint",
-      signature("/ other", (view: DictView, other: Value) => ![...iterate(other)].some((x) => contains(view, x))),
-    ],
-  ]),
 };
 
 /** Methods that change a value, which the immutable sandbox hides. */
@@ -130,7 +91,7 @@ const SPECIAL =
 function tableOf(value: Value): ReadonlyMap<string, Signature> | undefined {
   if (typeof value === "string") return STRING_METHODS;
   if (Array.isArray(value)) return tables.list;
-  if (asInteger(value) !== undefined) return tables.int;
+  if (asInteger(value) !== undefined) return undefined;
   return value === null ? undefined : tables[(value as PyObject).typeName];
 }
 
@@ -176,9 +137,6 @@ function ownAttribute(value: Value, name: string): Value | undefined {
 }
 
 function dataAttribute(value: Value, name: string): Value | undefined {
-  const number = asInteger(value);
-  if (number !== undefined) return { real: number, imag: 0, numerator: number, denominator: 1 }[name];
-  if (value instanceof Float) return name === "real" ? value : name === "imag" ? new Float(0) : undefined;
   if (value instanceof Range && (name === "start" || name === "stop" || name === "step")) return value[name];
   return value instanceof PyObject ? value.attribute(name) : undefined;
 }

@@ -11,6 +11,5 @@ function escaped(value: Value): Markup {
 export const HTML_FILTERS: Readonly<Record<string, Signature>> = {
   e: signature("s", escaped),
   escape: signature("s", escaped),
-  forceescape: signature("value", (value: Value) => new Markup(escapeHtml(toText(value)))),
   safe: signature("value", (value: Value) => (value instanceof Markup ? value : new Markup(toText(value)))),
 };

@@ -187,16 +187,6 @@ function length(value: Value): number {
   return count;
 }
 
-function choose(value: Value): Value {
-  const items =
-    Array.isArray(value) || value instanceof Tuple || isText(value) || value instanceof Range
-      ? toList(value)
-      : undefined;
-  if (!items) typeError(`'${typeName(value)}' object is not subscriptable`);
-  if (items.length === 0) return new Undefined(() => "No random item, sequence was empty.");
-  return items[Math.floor(Math.random() * items.length)]!;
-}
-
 export const ITEM_FILTERS: Readonly<Record<string, Signature>> = {
   attr: signature("obj name", (value: Value, name: Value) => {
     const found =
@@ -217,7 +207,6 @@ export const ITEM_FILTERS: Readonly<Record<string, Signature>> = {
   min: signature("value case_sensitive? attribute?", (value: Value, caseSensitive: Value = false, name: Value = null) =>
     extreme("<", value, caseSensitive, name),
   ),
-  random: signature("seq", choose),
   reverse: signature("value", reverse),
   sort: signature("value reverse? case_sensitive? attribute?", sort),
   sum: signature("iterable attribute? start?", sum),

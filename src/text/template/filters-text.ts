@@ -2,7 +2,7 @@
 import { add, asFloat, negate, power } from "./arithmetic.ts";
 import { fault, isFault, typeError } from "./faults.ts";
 import { roundTo } from "./float-format.ts";
-import { charge, chargeText } from "./limits.ts";
+import { chargeText } from "./limits.ts";
 import { parseInteger, toFloat, toInteger } from "./numbers.ts";
 import { toText } from "./print.ts";
 import { bind, type Signature, signature } from "./signature.ts";
@@ -148,17 +148,6 @@ function replace(value: Value, old: Value, replacement: Value, count: Value = nu
   return replaceText(toText(value), toText(old), toText(replacement), limit < 0 ? Number.POSITIVE_INFINITY : limit);
 }
 
-function wordCount(value: Value): number {
-  const text = toText(value);
-  chargeText(text.length);
-  let count = 0;
-  for (const _ of text.matchAll(/[\p{L}\p{N}_]+/gu)) {
-    charge();
-    count++;
-  }
-  return count;
-}
-
 export const TEXT_FILTERS: Readonly<Record<string, Signature>> = {
   abs: signature("/ x", absolute),
   capitalize: signature("s", (value: Value) => onText(value, capitalize)),
@@ -172,5 +161,4 @@ export const TEXT_FILTERS: Readonly<Record<string, Signature>> = {
   title: signature("s", (value: Value) => onText(value, (text) => transformed(text, titleFilter))),
   trim: signature("value chars?", trim),
   upper: signature("s", (value: Value) => onText(value, (text) => transformed(text, (all) => all.toUpperCase()))),
-  wordcount: signature("s", wordCount),
 };

@@ -1,6 +1,7 @@
 /** Global functions of templates: Jinja's, and those that transformers adds. */
-import { copyDict, dictFromKeys } from "./attributes.ts";
+import { copyDict } from "./attributes.ts";
 import { fault, TemplateFault, typeError, valueError } from "./faults.ts";
+import { unsupported } from "./left-out.ts";
 import { charge } from "./limits.ts";
 import { quote, toText } from "./print.ts";
 import { Builtin, builtin } from "./signature.ts";
@@ -67,11 +68,6 @@ class DictType extends Callable {
   call(args: readonly Value[], keywords: Keywords): Dict {
     return makeDict(args, keywords);
   }
-
-  override attribute(name: string): Value | undefined {
-    if (name !== "fromkeys") return undefined;
-    return builtin("fromkeys", "/ iterable value?", (keys: Value, value: Value = null) => dictFromKeys(keys, value));
-  }
 }
 
 function namespace(args: readonly Value[], keywords: Keywords): Namespace {
@@ -83,63 +79,6 @@ function namespace(args: readonly Value[], keywords: Keywords): Namespace {
         `Chat templates cannot store underscore-prefixed attributes on a namespace, but got ${quote(textOf(name))}. Please rename the attribute.`,
       );
   return new Namespace(attributes);
-}
-
-class Cycler extends Callable {
-  readonly typeName = "Cycler";
-  readonly #items: readonly Value[];
-  #position = 0;
-
-  constructor(items: readonly Value[]) {
-    super();
-    if (items.length === 0) fault("RuntimeError", "at least one item has to be provided");
-    this.#items = items;
-  }
-
-  call(): never {
-    typeError("'Cycler' object is not callable");
-  }
-
-  override attribute(name: string): Value | undefined {
-    switch (name) {
-      case "current":
-        return this.#items[this.#position]!;
-      case "items":
-        return [...this.#items];
-      case "pos":
-        return this.#position;
-      case "reset":
-        return builtin("reset", "", () => {
-          this.#position = 0;
-          return null;
-        });
-      case "next":
-        return builtin("next", "", () => {
-          const item = this.#items[this.#position]!;
-          this.#position = (this.#position + 1) % this.#items.length;
-          return item;
-        });
-    }
-    return undefined;
-  }
-}
-
-/** Jinja's `joiner`: returns "" at its first call and the separator at later ones. */
-class Joiner extends Callable {
-  readonly typeName = "Joiner";
-  readonly #separator: Value;
-  #isUsed = false;
-
-  constructor(separator: Value) {
-    super();
-    this.#separator = separator;
-  }
-
-  call(): Value {
-    if (this.#isUsed) return this.#separator;
-    this.#isUsed = true;
-    return "";
-  }
 }
 
 function raiseException(message: Value): never {
@@ -156,12 +95,10 @@ export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ["range", new Builtin("function range", range)],
   ["dict", new DictType()],
   ["namespace", new Builtin("function namespace", namespace)],
-  ["cycler", new Builtin("function cycler", (items) => new Cycler(items))],
-  ["joiner", builtin("joiner", "sep?", (separator: Value = ", ") => new Joiner(separator))],
-  [
-    "lipsum",
-    new Builtin("function lipsum", () => fault("UnsupportedError", "lipsum() (random text) is not supported")),
-  ],
+  ...["cycler", "joiner", "lipsum"].map((name): [string, Value] => [
+    name,
+    new Builtin(`function ${name}`, () => fault("UnsupportedError", unsupported("function", name))),
+  ]),
   ["raise_exception", builtin("raise_exception", "message", raiseException)],
   ["strftime_now", builtin("strftime_now", "format", now)],
 ]);

@@ -1,16 +1,23 @@
 /** Parts of Jinja that no public chat template uses and that are not implemented: refused by name. */
 const FILTERS = new Set(
-  "batch center filesizeformat format groupby pprint slice striptags truncate urlencode urlize wordwrap xmlattr".split(
-    " ",
-  ),
+  (
+    "batch center filesizeformat forceescape format groupby pprint random slice striptags truncate urlencode urlize " +
+    "wordcount wordwrap xmlattr"
+  ).split(" "),
 );
 
 /** Unimplemented methods of str. */
 export const LEFT_OUT_METHODS: ReadonlySet<string> = new Set(
-  "casefold encode expandtabs format format_map translate".split(" "),
+  (
+    "casefold center encode expandtabs format format_map isascii isdecimal isidentifier isnumeric isprintable istitle " +
+    "ljust rjust swapcase translate zfill"
+  ).split(" "),
 );
 
-export function unsupported(kind: "filter" | "method" | "operator", name: string): string {
+export function unsupported(
+  kind: "directive of strftime" | "filter" | "function" | "method" | "operator",
+  name: string,
+): string {
   return `Jinja's ${kind} ${name} is not supported`;
 }
 

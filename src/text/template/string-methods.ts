@@ -113,25 +113,6 @@ function stripper(sides: "left" | "right" | "both", name: string): Signature {
   return signature("/ chars?", (text: string, characters) => strip(text, sides, charactersArgument(name, characters)));
 }
 
-function justify(name: string, place: (missing: number, width: number) => number): Signature {
-  return signature("/ width fillchar?", (text: string, width, fill) => {
-    const filler = fill === undefined ? " " : textArgument(name, fill);
-    if (codePointLength(filler) !== 1) typeError("The fill character must be exactly one character long");
-    return pad(text, asIndex(width), filler, place);
-  });
-}
-
-function pad(text: string, width: number, fill: string, place: (missing: number, width: number) => number): string {
-  const missing = width - codePointLength(text);
-  if (missing <= 0) return text;
-  chargeText(text.length + missing * fill.length);
-  const left = place(missing, width);
-  return fill.repeat(left) + text + fill.repeat(missing - left);
-}
-
-/** Spaces on the left for `text.center(width)`: an odd space goes left where the width is odd. */
-const centered = (missing: number, width: number) => Math.floor(missing / 2) + (missing & width & 1);
-
 function title(text: string): string {
   return transformed(text, (all) =>
     all.replace(/\p{Cased}+/gu, (word) => {
@@ -155,12 +136,6 @@ export function transformed(text: string, transform: (text: string) => string): 
   return result;
 }
 
-function swapcase(text: string): string {
-  return text.replace(/\p{Cased}/gu, (character) =>
-    /\p{Uppercase}/u.test(character) ? character.toLowerCase() : character.toUpperCase(),
-  );
-}
-
 /** `islower` and `isupper`: whether some characters have case, and all of those the right one. */
 function hasCase(text: string, wrong: RegExp, right: RegExp): boolean {
   chargeText(text.length);
@@ -169,11 +144,6 @@ function hasCase(text: string, wrong: RegExp, right: RegExp): boolean {
 
 export const isLower = (text: string) => hasCase(text, /[\p{Uppercase}\p{Lt}]/u, /\p{Lowercase}/u);
 export const isUpper = (text: string) => hasCase(text, /[\p{Lowercase}\p{Lt}]/u, /\p{Uppercase}/u);
-
-function isTitle(text: string): boolean {
-  chargeText(text.length);
-  return /\p{Cased}/u.test(text) && !/(?<!\p{Cased})\p{Lowercase}|(?<=\p{Cased})[\p{Uppercase}\p{Lt}]/u.test(text);
-}
 
 function partition(text: string, at: number, separator: string, fromRight: boolean): Tuple {
   if (separator === "") valueError("empty separator");
@@ -196,14 +166,6 @@ function joinItems(separator: string, items: Value): string {
   return parts.join(separator);
 }
 
-function zeroFill(text: string, width: number): string {
-  const missing = width - codePointLength(text);
-  if (missing <= 0) return text;
-  chargeText(width);
-  const sign = text.startsWith("+") || text.startsWith("-") ? text[0]! : "";
-  return sign + "0".repeat(missing) + text.slice(sign.length);
-}
-
 const findMethod = search((text, pattern) => findText(text, pattern), "find");
 const rfindMethod = search((text, pattern) => findLastText(text, pattern), "rfind");
 
@@ -219,17 +181,13 @@ function count(text: string, wanted: Value | undefined, start: Value | undefined
 
 const methods: Record<string, Signature> = {
   capitalize: signature("", capitalize),
-  center: justify("center", centered),
   count: signature("/ sub start? end?", count),
   endswith: signature("/ suffix start? end?", affix("endswith")),
   find: signature("/ sub start? end?", findMethod),
   index: signature("/ sub start? end?", found(findMethod)),
   islower: signature("", isLower),
-  isprintable: signature("", (text: string) => /^(?:(?![\p{C}\p{Zl}\p{Zp}])(?: |\P{Zs}))*$/u.test(text)),
-  istitle: signature("", isTitle),
   isupper: signature("", isUpper),
   join: signature("/ iterable", joinItems),
-  ljust: justify("ljust", () => 0),
   lower: signature("", (text: string) => transformed(text, (all) => all.toLowerCase())),
   lstrip: stripper("left", "lstrip"),
   partition: signature("/ sep", (text: string, sep) => {
@@ -249,7 +207,6 @@ const methods: Record<string, Signature> = {
   ),
   rfind: signature("/ sub start? end?", rfindMethod),
   rindex: signature("/ sub start? end?", found(rfindMethod)),
-  rjust: justify("rjust", (missing) => missing),
   rpartition: signature("/ sep", (text: string, sep) => {
     const separator = textArgument("rpartition", sep);
     return partition(text, findLastText(text, separator), separator, true);
@@ -270,10 +227,8 @@ const methods: Record<string, Signature> = {
   splitlines: signature("keepends?", (text: string, keepEnds = false) => splitLines(text, isTrue(keepEnds))),
   startswith: signature("/ prefix start? end?", affix("startswith")),
   strip: stripper("both", "strip"),
-  swapcase: signature("", (text: string) => transformed(text, swapcase)),
   title: signature("", title),
   upper: signature("", (text: string) => transformed(text, (all) => all.toUpperCase())),
-  zfill: signature("/ width", (text: string, width) => zeroFill(text, asIndex(width))),
 };
 for (const [name, pattern] of Object.entries(classes))
   methods[name] = signature("", (text: string) => {
@@ -284,7 +239,7 @@ for (const [name, pattern] of Object.entries(classes))
 export const STRING_METHODS: ReadonlyMap<string, Signature> = new Map(Object.entries(methods));
 
 /** Methods whose str arguments Markup escapes. */
-const ESCAPING = new Set("replace ljust rjust lstrip rstrip center strip join".split(" "));
+const ESCAPING = new Set("replace lstrip rstrip strip join".split(" "));
 
 /** Converts the result of a method on Markup: all strings in it become Markup. */
 export function asMarkup(value: Value): Value {

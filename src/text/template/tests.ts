@@ -25,9 +25,9 @@ const [less, lessOrEqual, greater, greaterOrEqual] = (["<", "<=", ">", ">="] as 
 /** Names of filters, for the test `filter`; a list, since the filters themselves import the tests. */
 const FILTER_NAMES = new Set(
   (
-    "abs attr capitalize count d default dictsort e escape first float forceescape indent int items join last length list " +
-    "lower map max min random reject rejectattr replace reverse round safe select selectattr sort string sum title tojson " +
-    "trim unique upper wordcount"
+    "abs attr capitalize count d default dictsort e escape first float indent int items join last length list " +
+    "lower map max min reject rejectattr replace reverse round safe select selectattr sort string sum title tojson " +
+    "trim unique upper"
   ).split(" "),
 );
 

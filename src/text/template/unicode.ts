@@ -23,12 +23,7 @@ export const classes: Readonly<Record<string, RegExp>> = {
   isspace: new RegExp(`^[${WHITE_SPACE}]+$`),
   isalpha: /^\p{L}+$/u,
   isalnum: new RegExp(`^[\\p{L}\\p{N}${DIGIT}]+$`, "u"),
-  isdecimal: /^\p{Nd}+$/u,
   isdigit: new RegExp(`^[${DIGIT}]+$`, "u"),
-  isnumeric:
-    /^[\p{N}㐅㒃㠪㭍一七万三九二五亖亿什仟仨伍佰億兆兩八六十千卄卅卌叁参參叄四壱壹幺廾廿弌弍弎弐拾捌柒漆玖百肆萬貮貳贰阡陆陌陸零]+$/u,
-  isidentifier: /^[\p{XID_Start}_][\p{XID_Continue}]*$/u,
-  isascii: /^[\0-\x7f]*$/,
 };
 
 /** Characters that `repr` writes as escapes. */
