@@ -5,7 +5,7 @@ const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.met
 
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
 const tidy =
-  "src/{*,kernels/{families,layout}/**/!(emulated),{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts";
+  "src/{*,kernels/{affine,known-cpus,rows-alone,select,{families,layout}/**/!(emulated),wasm/{row-text,assembler/*}},cli/{pasted-text,progress,table},web/{arriving-file,chat,embed,gguf},{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts";
 
 /** Models on every kind of kernel, which takes minutes: `npm run test:models`, which `npm test` leaves out. */
 const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-reference,hybrid}.test.ts";
