@@ -2,27 +2,13 @@
  * Declares the arguments of a kernel family once: their TypeScript types, the checks of their sizes, and their order in native
  * calls, from which `npm run families` generates C++ structs and their readers.
  */
+import type { ArrayOf } from "../dtype.ts";
 import { ShapeError, UnsupportedError } from "../errors.ts";
 
 /** Typed arrays by element type; `any` is for arrays whose type another argument gives. */
-interface ArrayTypes {
-  /** Floats of 32 bits. */
-  readonly f32: Float32Array;
-  /** Signed integers of 64 bits. */
-  readonly i64: BigInt64Array;
-  /** Unsigned integers of 64 bits, such as addresses. */
-  readonly u64: BigUint64Array;
-  /** Signed integers of 32 bits. */
-  readonly i32: Int32Array;
-  /** Unsigned integers of 32 bits. */
-  readonly u32: Uint32Array;
-  /** Signed integers of 8 bits. */
-  readonly i8: Int8Array;
-  /** Bytes. */
-  readonly u8: Uint8Array;
-  /** Elements of the type that another argument gives. */
+type ArrayTypes = { readonly [T in "f32" | "i64" | "u64" | "i32" | "u32" | "i8" | "u8"]: ArrayOf<T> } & {
   readonly any: ArrayBufferView;
-}
+};
 type ElementType = keyof ArrayTypes;
 
 /** How kernels use an array. */

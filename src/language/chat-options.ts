@@ -1,23 +1,20 @@
 /** Options of chat, and the events and results of an answer. */
 import { checkOptions, checkWhole, shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { AssistantMessage, Tool, ToolChoice } from "../text/chat-messages.ts";
+import type { AssistantMessage, ToolChoice } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { OutputSchema } from "../text/output-schema.ts";
+import type { ChatPromptOptions } from "../text/template-input.ts";
 import { ResultStream } from "./result-stream.ts";
 
 /** How messages become a prompt. */
-export interface EncodeChatOptions {
-  /** Tools that the model may call. Default none. */
-  readonly tools?: readonly Tool[] | undefined;
+export interface EncodeChatOptions extends Omit<ChatPromptOptions, "thinking"> {
   /**
    * Whether the model thinks before it answers, for models that can do both. With `budget`, thinking ends after that many
    * tokens. Default: what the chat template does.
    */
   readonly thinking?: boolean | { readonly budget: number } | undefined;
-  /** Further variables of the chat template, such as `reasoning_effort`. */
-  readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** How an answer is generated. Strings of `stop` end the answer's text; in the model's thinking they are ignored. */

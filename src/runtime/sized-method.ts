@@ -6,11 +6,12 @@
 import { type AtSizes, affineAt, fitted, pointsOf, type SizeRange, type Sizes, slopesOf } from "../kernels/affine.ts";
 import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
-import type { BoundCall, IndexCheck, KernelCall } from "../ops/operator.ts";
+import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import { kernelCall } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 import { fusedPlaces, type ReadyMethod } from "./method.ts";
+import type { CallsOfSizes } from "./run-list.ts";
 
 /** Fewer sizes are resolved one by one in the same time. */
 const SIZES_MIN = 3;
@@ -66,12 +67,9 @@ interface AffineStep {
 }
 
 /** Calls for a class of sizes, which the same kernels serve. */
-export interface SizeClass {
+export interface SizeClass extends CallsOfSizes {
   /** Key of the class among those of the method. */
   readonly key: string;
-  readonly range: SizeRange;
-  readonly count: number;
-  callAt(index: number, sizes: Sizes): KernelCall;
 }
 
 /** Inputs, outputs and checks of a method. */

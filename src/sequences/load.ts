@@ -15,11 +15,11 @@ export interface Prefix {
   readonly held: readonly Page[];
 }
 
-/** Loaded pages after the held ones, which nobody holds yet, and the state after them. */
+/** Loaded pages, which nobody holds yet, their ids, and the state after them. */
 export interface LoadedPages {
   readonly ids: readonly number[];
   readonly pages: readonly Page[];
-  /** By kind of layers: the first page whose block was loaded or held. */
+  /** By kind of layers: the first page whose block was loaded, or was held before. */
   readonly firstPages: readonly number[];
   readonly state: State | null;
 }

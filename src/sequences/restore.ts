@@ -14,6 +14,7 @@ import {
   statesInFile,
 } from "./file.ts";
 import type { SequenceLayout } from "./layout.ts";
+import type { LoadedPages } from "./load.ts";
 import type { Page } from "./page.ts";
 import type { PageStore } from "./page-store.ts";
 import type { State } from "./state.ts";
@@ -26,13 +27,8 @@ export interface RestoreOptions {
 }
 
 /** A restored sequence, in pages that nobody else knows. */
-export interface RestoredSequence {
+export interface RestoredSequence extends LoadedPages {
   readonly branch: string;
-  readonly ids: readonly number[];
-  readonly pages: readonly Page[];
-  /** By kind of layers: the first page that has its block. */
-  readonly firstPages: readonly number[];
-  readonly state: State | null;
 }
 
 /** A file whose header and ids were read and checked. */

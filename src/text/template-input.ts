@@ -17,11 +17,11 @@ import { hasChannels, templateVariables, thinkingSwitches } from "./thinking.ts"
 
 /** Options of a conversation's prompt. */
 export interface ChatPromptOptions {
-  /** Tools to describe to the model. */
+  /** Tools that the model may call. Default none. */
   readonly tools?: readonly Tool[] | undefined;
   /** Whether the model thinks before it answers, for templates with such a switch. Default: the template's own. */
   readonly thinking?: boolean | undefined;
-  /** Further variables of the template, such as `reasoning_effort`. */
+  /** Further variables of the chat template, such as `reasoning_effort`. */
   readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
 }
 

@@ -5,7 +5,14 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
-import { assistantConfig, assistantNames, assistantText, gemma4Config, gemma4Names } from "./gemma4.ts";
+import {
+  assistantConfig,
+  assistantNames,
+  assistantText,
+  type ConfigFacts,
+  gemma4Config,
+  gemma4Names,
+} from "./gemma4.ts";
 import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";
@@ -37,19 +44,9 @@ export interface GgufArchitecture {
   readonly isHybrid?: boolean;
   /** Adapts tensors whose stored values differ from those of transformers. */
   readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
-  config(facts: Facts): JsonObject;
+  config(facts: ConfigFacts): JsonObject;
   /** The config of the whole, where what files say is of its text half. */
   readonly wholeConfig?: (text: JsonObject, metadata: GgufMetadata, tensors: GgufTensors) => JsonObject;
-}
-
-/** Facts of a file that are read before its config is made. */
-interface Facts {
-  readonly metadata: GgufMetadata;
-  readonly tensors: GgufTensors;
-  readonly layers: number;
-  readonly headDim: number;
-  /** RoPE scaling from metadata, or from a tensor of frequency divisors. */
-  readonly scaling: JsonObject | null;
 }
 
 /** RoPE base (theta) where a file has none. */
@@ -58,16 +55,16 @@ const WINDOW = "{arch}.attention.sliding_window";
 const PATTERN = "{arch}.attention.sliding_window_pattern";
 const LOCAL_BASE = "{arch}.rope.freq_base_swa";
 /** The sliding window as a config field; null for none. */
-const window = ({ metadata }: Facts) => ({ sliding_window: windowOf(metadata) });
+const window = ({ metadata }: ConfigFacts) => ({ sliding_window: windowOf(metadata) });
 /** Size of the sliding window; null where metadata says 0, no window. */
 const windowOf = (metadata: GgufMetadata) => (metadata.number(WINDOW) === 0 ? null : metadata.size(WINDOW));
-const hasBias = ({ tensors }: Facts, module: string) => tensors.has(`blk.0.${module}.bias`);
+const hasBias = ({ tensors }: ConfigFacts, module: string) => tensors.has(`blk.0.${module}.bias`);
 
 /**
  * Scale of Gemma's attention scores. The 27B model, recognized by its number of layers, has a scale of its own; the others use
  * the head size.
  */
-function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): JsonObject {
+function gemmaScale({ metadata, layers, headDim }: ConfigFacts, largest: number): JsonObject {
   const hidden = metadata.size("{arch}.embedding_length")!;
   const heads = metadata.sameSize("{arch}.attention.head_count")!;
   return {
@@ -77,7 +74,7 @@ function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): Json
 }
 
 /** Layers with a sliding window: as a list in metadata says, or else all but every `period`-th. */
-function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject {
+function windowedLayers({ metadata, layers }: ConfigFacts, period: number): JsonObject {
   if (!metadata.isList(PATTERN)) return { sliding_window_pattern: metadata.size(PATTERN) ?? period };
   const flags = metadata.flags(PATTERN);
   if (flags.length < layers)
@@ -89,7 +86,7 @@ function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject
 }
 
 /** Gemma 2: layers alternate, beginning with one that has a window. */
-function gemma2Layers(facts: Facts): JsonObject {
+function gemma2Layers(facts: ConfigFacts): JsonObject {
   const { metadata, layers } = facts;
   const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
   if ((metadata.positive(LOCAL_BASE) ?? theta) !== theta)
@@ -104,13 +101,13 @@ function gemma2Layers(facts: Facts): JsonObject {
 }
 
 /** Gemma 3: without a window, all layers have full attention. */
-function gemma3Layers(facts: Facts): JsonObject {
+function gemma3Layers(facts: ConfigFacts): JsonObject {
   if (windowOf(facts.metadata) !== null) return windowedLayers(facts, 6);
   return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
 /** OLMo 2, or Olmo 3 where there is a window: its windowed layers use RoPE without scaling. */
-function olmoConfig(facts: Facts): JsonObject {
+function olmoConfig(facts: ConfigFacts): JsonObject {
   const { metadata } = facts;
   if (windowOf(metadata) === null) return {};
   const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
@@ -119,7 +116,7 @@ function olmoConfig(facts: Facts): JsonObject {
 }
 
 /** EXAONE 4: where some layers have a window, those without one have no RoPE; llama.cpp assumes every fourth. */
-function exaoneConfig(facts: Facts): JsonObject {
+function exaoneConfig(facts: ConfigFacts): JsonObject {
   if (windowOf(facts.metadata) === null) return { sliding_window: null };
   return { ...window(facts), ...windowedLayers(facts, 4) };
 }
@@ -127,7 +124,7 @@ function exaoneConfig(facts: Facts): JsonObject {
 const SHARED = "{arch}.expert_shared_feed_forward_length";
 
 /** Mixture of experts without a shared expert. */
-function experts(facts: Facts): JsonObject {
+function experts(facts: ConfigFacts): JsonObject {
   const shared = facts.metadata.number(SHARED) ?? 0;
   if (shared > 0)
     throw new UnsupportedError(
@@ -137,7 +134,7 @@ function experts(facts: Facts): JsonObject {
 }
 
 /** Number of experts of a layer and of a token. Their size is that of the MLP unless metadata has another. */
-function routedExperts({ metadata }: Facts): JsonObject {
+function routedExperts({ metadata }: ConfigFacts): JsonObject {
   const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
   return {
     num_experts: metadata.size("{arch}.expert_count"),
@@ -147,7 +144,7 @@ function routedExperts({ metadata }: Facts): JsonObject {
 }
 
 /** LFM2 with experts after its first layers, gated by a sigmoid, which llama.cpp encodes as a number. */
-function lfm2MoeConfig(facts: Facts): JsonObject {
+function lfm2MoeConfig(facts: ConfigFacts): JsonObject {
   const { metadata, tensors } = facts;
   const gating = metadata.number("{arch}.expert_gating_func");
   if (gating !== SIGMOID)
@@ -164,7 +161,7 @@ function lfm2MoeConfig(facts: Facts): JsonObject {
 }
 
 /** Ministral 3: YaRN without its factor on attention scores, and queries scaled up with their position. */
-function ministralConfig({ metadata }: Facts): JsonObject {
+function ministralConfig({ metadata }: ConfigFacts): JsonObject {
   const multiplier = metadata.number("{arch}.rope.scaling.yarn_log_multiplier") ?? 1;
   const length = metadata.size("{arch}.rope.scaling.original_context_length");
   const grown = metadata.size("{arch}.attention.temperature_length") ?? length;
@@ -186,7 +183,7 @@ function ministralConfig({ metadata }: Facts): JsonObject {
 }
 
 /** BitNet: ternary weights stored as floats; separate scale tensors are not supported. */
-function bitnetConfig({ metadata, tensors }: Facts): JsonObject {
+function bitnetConfig({ metadata, tensors }: ConfigFacts): JsonObject {
   const scale = tensors.names.find((name) => /^blk\.\d+\.\w+\.scale$/.test(name));
   if (scale !== undefined)
     throw new UnsupportedError(
@@ -196,7 +193,7 @@ function bitnetConfig({ metadata, tensors }: Facts): JsonObject {
 }
 
 /** Granite's multipliers, 1 where a file has none. */
-function graniteScales({ metadata, headDim }: Facts): JsonObject {
+function graniteScales({ metadata, headDim }: ConfigFacts): JsonObject {
   return {
     attention_multiplier: metadata.positive("{arch}.attention.scale") ?? headDim ** -0.5,
     embedding_multiplier: metadata.positive("{arch}.embedding_scale") ?? 1,

@@ -3,6 +3,7 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
+import type { LayerFacts } from "./recurrent.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 const PATTERN = "{arch}.attention.sliding_window_pattern";
@@ -39,16 +40,15 @@ export function firstSize(metadata: GgufMetadata, key: string, most?: number): n
   return first!;
 }
 
-interface Gemma4Facts {
-  readonly metadata: GgufMetadata;
-  readonly tensors: GgufTensors;
-  readonly layers: number;
+/** Facts of a file that are read before its config is made. */
+export interface ConfigFacts extends LayerFacts {
   readonly headDim: number;
+  /** RoPE scaling from metadata, or from a tensor of frequency divisors. */
   readonly scaling: JsonObject | null;
 }
 
 /** Values of a key by layer, from a list or a single number. */
-function byLayer({ metadata, layers }: Gemma4Facts, key: string): readonly number[] {
+function byLayer({ metadata, layers }: ConfigFacts, key: string): readonly number[] {
   if (!metadata.isList(key)) return Array.from({ length: layers }, () => metadata.size(key) ?? 0);
   const values = metadata.numbers(key)!;
   if (values.length >= layers) return values.slice(0, layers);
@@ -59,7 +59,7 @@ function byLayer({ metadata, layers }: Gemma4Facts, key: string): readonly numbe
 }
 
 /** The size that these layers share. */
-function sizeOf(facts: Gemma4Facts, key: string, isOne: (layer: number) => boolean): number {
+function sizeOf(facts: ConfigFacts, key: string, isOne: (layer: number) => boolean): number {
   const sizes = new Set(byLayer(facts, key).filter((_, layer) => isOne(layer)));
   const [size] = sizes;
   if (sizes.size === 1 && Number.isInteger(size) && size! >= 1 && size! <= HEADS_MAX) return size!;
@@ -68,7 +68,7 @@ function sizeOf(facts: Gemma4Facts, key: string, isOne: (layer: number) => boole
 }
 
 /** Fraction of a full-attention head that RoPE rotates: the frequency divisors of the rest are practically infinite. */
-function rotatedPart({ metadata, scaling }: Gemma4Facts): number {
+function rotatedPart({ metadata, scaling }: ConfigFacts): number {
   const divisors = scaling?.rope_type === "longrope" ? (scaling.short_factor as readonly number[]) : [];
   const rotated = divisors.lastIndexOf(1) + 1;
   const isPart = divisors.every((divisor, i) => (i < rotated ? divisor === 1 : divisor >= 1e20));
@@ -82,7 +82,7 @@ function rotatedPart({ metadata, scaling }: Gemma4Facts): number {
  * Whether MLPs of layers with shared keys and values are twice as wide. UnsupportedError where only some are, or other layers
  * are.
  */
-function isDoubled(facts: Gemma4Facts, shared: number): boolean {
+function isDoubled(facts: ConfigFacts, shared: number): boolean {
   const widths = byLayer(facts, FEED_FORWARD);
   const [first] = widths as [number];
   const doubled = shared > 0 && widths.at(-1) === 2 * first;
@@ -94,7 +94,7 @@ function isDoubled(facts: Gemma4Facts, shared: number): boolean {
 }
 
 /** Config fields of experts beside the gated MLPs, if there are any. */
-function besides({ metadata }: Gemma4Facts): JsonObject {
+function besides({ metadata }: ConfigFacts): JsonObject {
   if ((metadata.number("{arch}.expert_count") ?? 0) === 0) return {};
   return {
     enable_moe_block: true,
@@ -105,7 +105,7 @@ function besides({ metadata }: Gemma4Facts): JsonObject {
 }
 
 /** What files of the model and of its assistants say of layers. */
-function layersConfig(facts: Gemma4Facts): JsonObject {
+function layersConfig(facts: ConfigFacts): JsonObject {
   const { metadata, tensors, layers, headDim } = facts;
   const flags = metadata.flags(PATTERN);
   const isFull = (layer: number) => layer === layers - 1 || !flags[layer];
@@ -133,7 +133,7 @@ function layersConfig(facts: Gemma4Facts): JsonObject {
   };
 }
 
-export function gemma4Config(facts: Gemma4Facts): JsonObject {
+export function gemma4Config(facts: ConfigFacts): JsonObject {
   const { metadata, tensors } = facts;
   const perLayer = metadata.number("{arch}.embedding_length_per_layer_input") ?? 0;
   const base = (key: string) => metadata.positive(`{arch}.rope.${key}`);

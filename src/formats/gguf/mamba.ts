@@ -3,9 +3,7 @@ import { InvalidFileError } from "../../errors.ts";
 import { elementCount, toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
-import type { GgufMetadata } from "./metadata.ts";
-import { deltaSizes, listOf, required, withTaps } from "./recurrent.ts";
-import type { GgufTensors } from "./tensors.ts";
+import { deltaSizes, type LayerFacts, listOf, required, withTaps } from "./recurrent.ts";
 
 const KV_HEADS = "{arch}.attention.head_count_kv";
 
@@ -29,14 +27,8 @@ export function sharedMlpNames(ending: "" | "_shexp"): Readonly<Record<string, s
   };
 }
 
-interface Layers {
-  readonly metadata: GgufMetadata;
-  readonly tensors: GgufTensors;
-  readonly layers: number;
-}
-
 /** Granite 4.0 h: layers with 0 key heads are Mamba 2. */
-export function graniteHybridConfig({ metadata, tensors, layers }: Layers): JsonObject {
+export function graniteHybridConfig({ metadata, tensors, layers }: LayerFacts): JsonObject {
   const { keyHeads: groups, heads, keyDim, valueDim } = deltaSizes(metadata);
   const kvHeads = metadata.isList(KV_HEADS) ? listOf(metadata, KV_HEADS, layers) : null;
   const rows = ["ffn_gate_shexp", "ffn_gate"].map((name) => `blk.0.${name}.weight`).find((name) => tensors.has(name));

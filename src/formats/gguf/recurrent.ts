@@ -54,7 +54,8 @@ export function attentionSize(metadata: GgufMetadata, key: string, most: number)
   return size!;
 }
 
-interface Layers {
+/** Facts of a file that configs of its layers are made from. */
+export interface LayerFacts {
   readonly metadata: GgufMetadata;
   readonly tensors: GgufTensors;
   /** Number of layers in the file. */
@@ -62,7 +63,7 @@ interface Layers {
 }
 
 /** LFM2: layers with 0 key heads are convolutions. */
-export function lfm2Config({ metadata, layers }: Layers): JsonObject {
+export function lfm2Config({ metadata, layers }: LayerFacts): JsonObject {
   const taps = metadata.size("{arch}.shortconv.l_cache");
   if (taps === null)
     throw new InvalidFileError(metadata.file, `expected metadata ${metadata.fullKey("{arch}.shortconv.l_cache")}`);
@@ -90,7 +91,7 @@ export function listOf(metadata: GgufMetadata, key: string, layers: number): rea
 }
 
 /** Qwen 3.5; draft layers come last. */
-export function qwen35Config({ metadata, tensors, layers: all }: Layers): JsonObject {
+export function qwen35Config({ metadata, tensors, layers: all }: LayerFacts): JsonObject {
   const layers = all - draftLayers(metadata);
   const { keyHeads, heads, keyDim, valueDim } = deltaSizes(metadata);
   if (!(layers >= 1))
