@@ -3,9 +3,11 @@ import { defineConfig } from "vitest/config";
 
 const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
-/** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
-const tidy =
-  "src/{*,kernels/{affine,known-cpus,rows-alone,select,{families,layout}/**/!(emulated),wasm/{row-text,assembler/*}},cli/{pasted-text,progress,table},web/{arriving-file,chat,embed,gguf},{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts";
+/** Files whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
+const tidy = [
+  "src/{*,kernels/{affine,known-cpus,rows-alone,select,{families,layout}/**/!(emulated),wasm/{row-text,assembler/*}},cli/{pasted-text,progress,table},web/{arriving-file,chat,embed,gguf},{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts",
+  "test/{gguf,gguf-experts,gguf-gemma4-experts,gguf-hybrid,golden,models-2026,multi-token,quantized,random-schemas,recurrent,rounded-inputs,save-torchao}.test.ts",
+];
 
 /** Models on every kind of kernel, which takes minutes: `npm run test:models`, which `npm test` leaves out. */
 const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-reference,hybrid}.test.ts";
@@ -37,10 +39,10 @@ export default defineConfig({
         test: {
           name: "alone",
           include: ["{src,packages,test,scripts,web}/**/*.test.{ts,js}"],
-          exclude: [tidy, hostile, models, "**/node_modules/**"],
+          exclude: [...tidy, hostile, models, "**/node_modules/**"],
         },
       },
-      { extends: true, test: { name: "together", include: [tidy], isolate: false } },
+      { extends: true, test: { name: "together", include: tidy, isolate: false } },
       { extends: true, test: { name: "hostile", include: [hostile] } },
       { extends: true, test: { name: "models", include: [models] } },
     ],
