@@ -115,9 +115,9 @@ function withoutMetadata(text: string): string {
 }
 
 /** The text of a system prompt of one text or several blocks. */
-export function systemText(content: string | readonly string[], between = ""): string {
+export function systemText(content: string | readonly string[]): string {
   if (typeof content === "string") return withoutMetadata(content);
-  return content.filter((text) => !isMetadata(text)).join(between);
+  return content.filter((text) => !isMetadata(text)).join("");
 }
 
 /** The state of the git repository, which ends Claude Code's system prompt. */

@@ -18,8 +18,8 @@ const SIZES = 6;
 const PROBES_MAX = 256;
 
 /** Tables of a tokenizer.json, which is parsed; null for one that only the file itself can say. */
-export function encodeTokenizer(file: { readonly model?: unknown }, name = "tokenizer.json"): Uint8Array | null {
-  const field = new Field(name, "", file).get("model");
+export function encodeTokenizer(file: { readonly model?: unknown }): Uint8Array | null {
+  const field = new Field("tokenizer.json", "", file).get("model");
   if ((field.optional("type")?.value ?? "BPE") !== "BPE" || !field.optional("merges")) return null;
   const vocabulary = readVocabulary(field.get("vocab"));
   const { triples, ranks } = readMerges(field, vocabulary);

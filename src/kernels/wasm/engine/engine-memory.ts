@@ -17,7 +17,7 @@ export interface MemoryKind {
   readonly isShared: boolean;
 }
 
-/** Limits declared by modules, chosen to accept any memory of the kind. */
+/** The limits that modules declare of their memory. Any memory of the kind is within them. */
 export function moduleMemory({ isWide, isShared }: MemoryKind): Module["options"]["memory"] {
   return { initialPages: 1, maximumPages: isWide ? WIDE_PAGES_MAX : NARROW_PAGES_MAX, isShared };
 }
@@ -59,15 +59,14 @@ export function needsWide(bytes: number): boolean {
   throw tooMuch(all, `WebAssembly gives at most ${most} here`);
 }
 
-function tooMuch(bytes: number, reason: string, cause?: unknown): UnsupportedError {
+function tooMuch(bytes: number, reason: string): UnsupportedError {
   return new UnsupportedError(
     `the program needs ${bytes} bytes of memory: ${reason}; take a smaller model, fewer bits or a shorter context`,
-    { cause },
   );
 }
 
 /**
- * The error for a memory that cannot be had: engines reserve address space for its maximum, and V8 for whatever an access could
+ * The error where there is no room for a memory: engines reserve address space for its maximum, V8 for all that an access could
  * reach.
  */
 function notGiven(bytes: number, cause?: unknown): UnsupportedError {
