@@ -255,7 +255,7 @@ class Softmax {
   const ExponentConstants constants_;
   const float* scores_;
   uint8_t* weights_;
-  // First scores that are not compared yet, and pairs of keys that are not weighed.
+  // The first scores that are not compared yet, and how many pairs of keys are not weighed yet.
   const float* unknown_;
   uint32_t left_;
   // Largest scores, less the exponent bias of weights that are bf16.

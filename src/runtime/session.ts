@@ -123,7 +123,7 @@ export class Session {
     return ends.outputs;
   }
 
-  /** Sizes that do not fit are the caller's fault; inputs that nobody could give are the file's. */
+  /** Inputs of wrong sizes are the caller's errors; inputs that nobody could give are errors of the file. */
   #checkInputs(method: Method, inputs: readonly Tensor[]): void {
     checkInputCount(method, inputs);
     try {
