@@ -62,12 +62,12 @@ struct Fields<7> {
 template <int Bits, bool Levels>
 constexpr bool kMayPair = Bits >= 2 && (Bits <= 4 || (Bits == 6 && !Levels));
 
-// Whether scales may be 8-bit floats (e4m3): only of codebooks with groups of 16.
+// Whether scales may be 8-bit floats (e4m3): only codebooks with groups of 16 have them.
 template <int Bits, bool Levels>
 constexpr bool kMayE4m3 = Levels && Bits == 4;
 
-// Whether kernels have code of their own for groups of 32 with integer scales: codebooks, and 4 and 5 bits, as GGUF
-// has.
+// Whether kernels have code of their own for groups of 32 with integer scales: for codebooks, and for 4 and 5 bits,
+// which GGUF has.
 template <int Bits, bool Levels>
 constexpr bool kMayNest = Levels ? Bits >= 2 : Bits == 4 || Bits == 5;
 

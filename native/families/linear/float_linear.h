@@ -1,5 +1,6 @@
-// Linear layers over float weights [n, k] as stored, in f32, f16 or bf16, without packing. GEMV multiplies few rows of
-// x with the weights as they come from memory; GEMM, from kManyRows rows on, first copies panels of weights to f32.
+// Linear layers over float weights as stored, y [m, n] = x [m, k] . w [n, k]^T + bias, with w in f32, f16 or bf16. GEMV
+// multiplies few rows of x by weights as they come from memory. GEMM, from kManyRows rows on, first copies panels of
+// weights to f32.
 //
 // Sums are in f32: the error is at most (k + 2 lanes) * 2^-24 * sum |x| |w|, and typically that of a random walk.
 #pragma once
@@ -21,7 +22,7 @@ struct FloatLinear : FloatCall {
 };
 static_assert(sizeof(FloatLinear) <= kArgsMax);
 
-// Rows of x from which copying weights pays.
+// Fewest rows of x for which copying weights pays.
 constexpr uint32_t kManyRows = 8;
 
 // Floats from one row of chains to the next, and floats of a panel of chains.
@@ -91,7 +92,7 @@ void split_float_linear(Step& step, FloatLinear& args, uint32_t threads) {
     step.run = many_rows_run<Isa, Type>;
     return;
   }
-  // Few tiles per thread: each is read as streams, which should be long.
+  // Few tiles a thread: each is read as streams, which should be long.
   args.columns_per_tile = static_cast<uint32_t>(round_up(args.n / (4 * threads) + 1, kDotColumns));
   step.phases = 1;
   step.tiles[0] = ceil_div(args.n, args.columns_per_tile);

@@ -1,5 +1,5 @@
-// GEMM of rows of floats with panels of weights: for each k a panel holds two vectors of columns, in the order in which
-// the sums take k. Nothing is summed across lanes, and the panels a block reads stay in the near caches.
+// GEMM of rows of floats by panels of weights. A panel has two vectors of columns for each k, in the order in which
+// sums take k. So nothing is summed across lanes, and the panels that a block reads stay in the near caches.
 #pragma once
 
 #include "float_rows.h"
@@ -24,7 +24,7 @@ inline void transpose(typename Isa::V* v) {
   }
 }
 
-// Chain c of a row: the columns with the same c % kLanes, in one piece, so that a chain's sum is that of one lane in
+// Chain c of a row: the values of k with the same k % kLanes, one after the other. Its sum is that of lane c in
 // dot_rows. All chains are padded with zeros to the longest one.
 template <class Isa>
 inline uint32_t chain_length(uint32_t k) {
@@ -52,8 +52,8 @@ void copy_chains(const float* x, uint32_t k, float* out) {
   }
 }
 
-// Places of a chain in a panel: one more than its length, as chains a power of two apart would map to the same cache
-// sets.
+// Places of a chain in a panel: one more than its length. Chains that are a power of two apart would map to the same
+// cache sets.
 inline uint32_t chain_places(uint32_t length) { return length + 1; }
 
 // Copies `columns` rows of weights [n, k], from w on, to a panel of chains [kLanes][chain_places][kPanelColumns].
@@ -120,7 +120,7 @@ inline LOWBIT_INLINE void sum_in_order(const float* x, size_t x_stride, const fl
     x++;
     panel += kPanelColumns<Isa>;
   };
-  // A few iterations per turn: branch predictors foresee the end of so short a loop.
+  // Few iterations a turn: branch predictors foresee the end of so short a loop.
   constexpr uint32_t kTurn = 8;
   for (; length >= kTurn; length -= kTurn) each_index<kTurn>([&](auto) LOWBIT_INLINE { add(); });
   for (; length > 0; length--) add();
@@ -136,15 +136,15 @@ struct OneSum {
   }
 };
 
-// Sums chains, then adds them as dot_rows adds its lanes: pairs that `Isa::kLaneOrder` puts side by side, then pairs of
-// pairs, and so on. args.k is the length of a chain.
+// Sums chains, then adds them as dot_rows adds its lanes: first pairs of neighbours in the order of `Isa::kLaneOrder`,
+// then pairs of pairs, and so on. args.k is the length of a chain.
 template <class Isa>
 struct ChainSums {
   template <int Rows>
   static LOWBIT_INLINE void sums(const PanelProduct& args, const float* x,
                                                  PanelSums<Isa, Rows>& total) {
     constexpr uint32_t kLanes = Isa::kLanes, kLevels = kLanes == 4 ? 2 : kLanes == 8 ? 3 : 4;
-    // Sums of 1, 2, 4, ... chains that wait for a sum of as many others.
+    // Sums of 1, 2, 4, ... chains, each of which waits for the sum of as many others.
     PanelSums<Isa, Rows> held[kLevels];
     for (uint32_t i = 0; i < kLanes; i++) {
       const size_t chain = i / 4 * 4 + Isa::kLaneOrder[i % 4];
@@ -202,7 +202,7 @@ inline void panel_rows(const PanelProduct& args, uint32_t row) {
   });
 }
 
-// All rows of y. `Sums` decides the order of the sums, and with it the layout of x and of the panel.
+// Computes all rows of y. `Sums` is the order of the sums, and with it the layout of x and of the panel.
 template <class Isa, class Sums>
 void multiply_panel(const PanelProduct& args) {
   uint32_t row = 0;

@@ -9,8 +9,7 @@
 #include "../../vectors.h"
 
 namespace lowbit {
-// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
-// one of their instruction sets.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
 template <FloatType Type>
@@ -57,8 +56,8 @@ struct DotRows {
 // Rows of weights multiplied side by side, each a stream from memory.
 constexpr int kDotColumns = 4;
 
-// Multiplies `Rows` rows of x from `row` on with `Columns` rows of weights from `column` on, `apart` rows from each
-// other. `Ahead` prefetches the rows that follow them.
+// Multiplies `Rows` rows of x from `row` on by `Columns` rows of weights, from `column` on and `apart` rows from each
+// other. `Ahead` prefetches the rows of weights behind them.
 template <class Isa, FloatType Type, bool Ahead, int Rows, int Columns>
 inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, uint32_t apart) {
   using V = typename Isa::V;
@@ -103,8 +102,8 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, 
   }
 }
 
-// Multiplies all rows of weights with `Rows` rows of x. From memory (`Ahead`) weights are read as kDotColumns streams
-// of neighbouring rows: the hardware prefetcher gets little out of short streams.
+// Multiplies `Rows` rows of x by all rows of weights. From memory (`Ahead`), weights are read as kDotColumns long
+// streams of neighbouring rows: hardware prefetchers fetch little of short streams.
 template <class Isa, FloatType Type, bool Ahead, int Rows>
 inline void dot_columns(const DotRows<Type>& args, uint32_t row) {
   const uint32_t blocks = args.n / kDotColumns, apart = Ahead ? blocks : 1;
@@ -130,7 +129,7 @@ void dot_rows(const DotRows<Type>& args) {
 // Values of k per pass: so much of a few rows stays in the first-level cache.
 constexpr uint32_t kDotDepth = 1024;
 
-// dot_rows for many rows of x, with f32 weights that are in a near cache.
+// dot_rows for many rows of x and f32 weights that are in a near cache.
 template <class Isa>
 void dot_many_rows(DotRows<FloatType::kF32> args) {
   const uint32_t k = args.k;

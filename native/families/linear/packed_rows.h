@@ -1,4 +1,4 @@
-// Decodes rows of packed weights of any layout in portable code: for kernels without vectors of their own.
+// Decodes rows of packed weights of any layout, in portable code: for kernels that have no vectors.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@
 namespace lowbit {
 namespace {
 
-// Sizes of the weights as the call gives them: TorchAO's header lacks them, a panel header has them.
+// Sizes of the weights as the call gives them: TorchAO's header lacks them.
 struct WeightShape {
   uint32_t n, k, group_size;
 };
 
-// Targets of decoding a row: values[g * group_stride + c] = level - zero of weight c of group g, where a pair of groups
-// of 16 counts as one group; and the groups' scales and minima.
+// Where a decoded row goes: values[g * group_stride + c] = level - zero of weight c of stored group g; scales and
+// minima of each group, of which a stored group has one, or two of 16 weights.
 template <class T>
 struct DecodedRow {
   T* values;
@@ -79,7 +79,7 @@ struct PanelRows {
     return static_cast<int8_t>(group[w.zeros_offset + lane]);
   }
 
-  // A scale or minimum of group g: number `place` of those at `offset`; integers are multiplied with factor number
+  // A scale or minimum of group g: number `place` of those at `offset`. Integers are multiplied by factor number
   // `factor`.
   static float number(const Panels& w, const uint8_t* group, uint32_t g, uint32_t offset, uint32_t place,
                       uint32_t factor) {

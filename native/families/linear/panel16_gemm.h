@@ -1,6 +1,6 @@
-// GEMM over panel16 weights, int8 activations: each panel is unpacked to bytes once for all rows of activations, then
-// multiplied in blocks of a few rows by 16 or 32 columns. For the instruction sets of panel16_linear.h;
-// `Isa::kGemmRows` is the number of rows whose accumulators fit registers.
+// GEMM over panel16 weights with int8 activations: a panel is unpacked to bytes once for all rows of activations, then
+// multiplied in blocks of `Isa::kGemmRows` rows, whose sums fit registers, by 16 or 32 columns. panel16_linear.h has
+// the formula and the instruction sets.
 #pragma once
 
 #include "panel16_linear.h"
@@ -23,8 +23,8 @@ constexpr uint32_t gemm_panels() {
 // Bytes of one unpacked panel: [k / 4][16 rows][4].
 inline size_t unpacked_bytes(const Panel16& w) { return 16 * static_cast<size_t>(w.padded_k()); }
 
-// Unpacks columns 32 * first .. 32 * last - 1 of a panel. Prefetches what lies `ahead` bytes further on, as much as the
-// `Isa` asks for.
+// Unpacks columns 32 * first .. 32 * last - 1 of a panel. Prefetches what is `ahead` bytes further on, as the `Isa`
+// does it.
 template <class Isa, int Bits, bool Levels>
 inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out,
                          size_t ahead = 0) {
@@ -60,12 +60,12 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
 // Bytes of a group's 16 scales as floats.
 constexpr size_t kScaleBytes = 64;
 
-// Bytes of the scales of a group, 16 floats; minima, as subtracted from each weight, follow them. And bytes of an
-// unpacked panel with these for all groups that share a scale.
+// Bytes of a group's scales, 16 floats, and of the minima that may follow, as they are subtracted from each weight. And
+// bytes of an unpacked panel with these for all groups.
 inline size_t scale_stride(const Panel16& w) { return kScaleBytes * (w.has_minima ? 2 : 1); }
 inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + scale_stride(w) * w.part_count(); }
 
-// Gathers a panel's scales, which lie among its weights, into one stream that all rows of activations read.
+// Gathers a panel's scales, which are among its weights, in one stream, which all rows of activations read.
 template <class Isa>
 inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
   const uint8_t* group = w.panel(panel);
@@ -80,15 +80,15 @@ inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
       }
 }
 
-// One vector of columns of a block: a panel, or part of one. Zero points are as packed.
+// A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
 struct GemmColumns {
   const uint8_t *unpacked, *scales, *zeros;
   uint32_t panel;
   int part;
 };
 
-// Adds the products of `Columns` columns to the sums. Unrolled over the columns: in a loop, compilers move every
-// accumulator to another register and back in each turn.
+// Adds the products of `Columns` columns to the sums. It is unrolled over the columns: in a loop, compilers move each
+// sum to another register and back in every turn.
 template <class Isa, int Columns, int Rows>
 inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                     const int8_t* x, size_t stride) {
@@ -103,7 +103,7 @@ inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8
   });
 }
 
-// `Rows` rows from `row` on by two vectors of columns. `Short`: groups have `Columns` columns, 32, or 16 in pairs.
+// Multiplies `Rows` rows from `row` on by two vectors of columns. `Short`: groups have `Columns` columns: 32, or 16.
 template <class Isa, bool Short, int Columns, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -160,7 +160,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
 
 template <class Isa, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
-  // With wide vectors, converting a group's sums to floats takes a good part of the time of a short group.
+  // With wide vectors, a good part of a short group's time goes into converting its sums to floats.
   constexpr bool kGroupsMatter = Isa::kRows == 16;
   const Panel16& w = gemm.linear.weights;
   if (w.parts == 2) return gemm_block<Isa, true, 16, Rows>(gemm, columns, offset, row);

@@ -1,11 +1,17 @@
 // Linear layers over panel16 weights with int8 activations, written once for all instruction sets. An `Isa` supplies
 // vectors and a few operations; a vector has 16, 8 or 4 rows, so that the 16 rows of a panel are 1, 2 or 4 parts.
 //
-// With u the stored unsigned weight, q the quantized activation: y = a_scale * (sum over groups: scale * (sum u * q -
-// (offset + zero) * sum q) - a_zero * correction) + bias for activations with a scale per row; y = sum over blocks:
-// (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias for activations in blocks. Integer sums are exact.
-// Where sums are short, - (zero * scale) * sum q is added separately, and so is a minimum, which takes its place:
-// (offset * scale + minimum) * sum q.
+// For stored unsigned weights u and quantized activations q, with a scale and a zero point for each row of activations:
+//
+//   y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias
+//
+// and with a scale for each block of activations:
+//
+//   y = sum over blocks: (scale * a_scale) * (sum u * q - (offset + zero) * sum q) + bias
+//
+// offset is what makes weights unsigned, correction the sum of a row's weights. Integer sums are exact. With sums of 16
+// bits, -(zero * scale) * sum q is added separately, and so is (offset * scale + minimum) * sum q where there are
+// minima.
 #pragma once
 
 #include "arguments.h"
@@ -13,8 +19,7 @@
 #include "panel16_rows.h"
 
 namespace lowbit {
-// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
-// one of their instruction sets.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
 template <Granularity Activations>
@@ -23,8 +28,8 @@ size_t packed_linear_scratch(const Call& call) {
   return quantized_bytes(given.m, read_panel16(given.weights, given.n), Activations);
 }
 
-// Panels `first` .. `first + Panels - 1`, where those past `last` repeat that one, by activation rows `row` .. `row +
-// Rows - 1`. `Pair`: groups are pairs of groups of 16.
+// Multiplies rows row .. row + Rows - 1 of activations by panels first .. first + Panels - 1, of which those past
+// `last` repeat it. `Pair`: a stored group is two groups of 16.
 template <class Isa, int Bits, bool Levels, bool Pair, int Panels, int Rows>
 inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
@@ -114,7 +119,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
 }
 
-// Panels that are read side by side: as streams from memory, or for independent sums.
+// How many panels are read side by side: as streams from memory, or for independent sums.
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
   if (Rows == 1) return Isa::kPanels;
@@ -124,7 +129,7 @@ constexpr int panels_at_once() {
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  // With neighbours as streams, code for several rows would be much longer and no faster.
+  // Where streams are neighbouring panels, code for several rows would be much longer and no faster.
   if constexpr (Isa::kStreams && (Rows == 1 || !Isa::kNeighbours)) {
     row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
   } else {
@@ -150,7 +155,8 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
   }
 }
 
-// `rows` rows, at most kSharedRows, by a range of panels: two at a time, or one where vectors are halves of it.
+// Multiplies `rows` rows, at most kSharedRows, by a range of panels, two at a time, or one where vectors are halves of
+// panels.
 template <class Isa, int Bits, bool Levels, RunBlocks Blocks>
 inline void shared_panels(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
   in_streams<Isa, kHalves<Isa> ? 1 : 2>(first, last, [&](uint32_t panel, uint32_t stride) {
@@ -172,11 +178,11 @@ inline void shared_panels(const PackedLinear& args, uint32_t first, uint32_t las
   });
 }
 
-// Rows of activations that read the weights once.
+// How many rows of activations read the weights once.
 template <class Isa>
 constexpr uint32_t kRowsAtOnce = std::max(kRegisterRows<Isa>, Isa::kRows == 4 ? 0 : kSharedRows);
 
-// All rows of m for a range of panels.
+// Multiplies all rows by a range of panels.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
   constexpr int kMost = kRegisterRows<Isa>;
@@ -198,7 +204,7 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
   });
 }
 
-// Quantizes rows `first` .. `last - 1`, and computes their blocks' sums for weights stored `offset` higher.
+// Quantizes rows first .. last - 1, and makes the sums of their blocks for weights that are stored `offset` higher.
 template <class Isa>
 inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
   const QuantizedRows& rows = args.rows;
@@ -263,8 +269,8 @@ RunFunction run_for_bits(const Panel16& w) {
   }
 }
 
-// Chooses the kernel for these weights. Short sums have code of their own for codebooks of narrow levels, and for wide
-// weights with activations in blocks, which are -127 .. 127.
+// Chooses the code for these weights. With sums of 16 bits, codebooks whose levels have 7 bits have code of their own,
+// and so have weights of 8 bits with activations in blocks, which are -127 .. 127.
 template <class Isa>
 RunFunction linear_code(const Panel16& w, Granularity activations) {
   if constexpr (Isa::kShortSums) {
@@ -276,8 +282,8 @@ RunFunction linear_code(const Panel16& w, Granularity activations) {
   return run_for_bits<LinearCode<Isa>>(w);
 }
 
-// Splits the call: quantization by rows, then panels in about eight tiles per thread of at most 128 KiB of weights
-// each; four where a tile is read as streams, which should be long.
+// Phase 0 quantizes rows of activations, phase 1 multiplies panels: in about eight tiles a thread of at most 128 KiB of
+// weights each, or in four where a tile is read as streams, which should be long.
 static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step,
                                        bool streams) {
   const Panel16& w = args.weights;
@@ -321,8 +327,8 @@ struct ActivationScale {
   }
 };
 
-// Minimum and maximum of a row and 0, found on the bits of the floats: as unsigned integers negative floats exceed all
-// others, as signed ones positive floats do. NaNs are beyond infinity, so that one of them is found, too.
+// The minimum and the maximum of a row and 0, by the bits of its floats: as unsigned integers, negative floats exceed
+// all others, and as signed ones positive floats do. NaNs are beyond infinity, so that a NaN is found, too.
 constexpr uint32_t kLowestStart = 0x80000000u;
 constexpr int32_t kHighestStart = 0;
 

@@ -1,5 +1,5 @@
-// Parts of the linear kernels over panel16 weights, for all instruction sets: arguments, unpacking of fields, sums of
-// steps, results. See panel16_linear.h.
+// What the linear kernels over panel16 weights (panel16_linear.h) are made of, for all instruction sets: arguments,
+// unpacking of fields, sums of steps, results.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 #include "quantized_rows.h"
 
 namespace lowbit {
-// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
-// one of their instruction sets.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
 struct PackedLinear {
@@ -20,14 +19,14 @@ struct PackedLinear {
   const float* x;
   float* y;
   uint32_t m;
-  // Panels of one tile, rows of one quantization tile.
+  // Panels of a tile of phase 1, rows of a tile of phase 0.
   uint32_t panels_per_tile, rows_per_tile;
   // Panels from a tile to the one that the same thread most likely takes next.
   uint32_t next_tile_panels;
 };
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
-// Added to weights to make them unsigned, or as the instruction set wants them.
+// What was added to weights to make them unsigned, or as the instruction set multiplies them.
 template <class Isa, int Bits, bool Levels>
 constexpr int32_t weight_offset() {
   return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
@@ -67,8 +66,8 @@ constexpr int short_steps() {
   return 1;
 }
 
-// Adds a step of 32 columns to the 16-bit sums. Before these may overflow they are added to the 32-bit sum, which the
-// first of them sets.
+// Adds a step of 32 columns to the 16-bit sums. Before these could overflow, they are added to the 32-bit sum, or set
+// it the first time.
 template <class Isa, int Steps, int Step>
 inline LOWBIT_INLINE void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
@@ -98,7 +97,7 @@ inline LOWBIT_INLINE typename Isa::Bytes unpack_field(const typename Isa::Bytes*
   return value;
 }
 
-// Scales the finished sums over the groups to results, and stores them for part of a panel's columns.
+// Makes results of the totals over all groups, and stores those of part of a panel's columns.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
                                                      const typename Isa::Floats* total) {
@@ -123,7 +122,7 @@ inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, i
   });
 }
 
-// Place of group g's numbers for part of a panel's columns; `set` 1 is the second group of 16 of a pair.
+// Where the numbers of group g are, for part of a panel's columns. `set` 1 is the second of two groups of 16.
 template <class Isa>
 struct GroupPlace {
   const uint8_t* group;
@@ -155,10 +154,10 @@ inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const G
   return Isa::multiply(Isa::load_e4m3(place.at(0, 1)), Isa::load_floats(factors));
 }
 
-// Adds a block to the totals of a row: its sum of products times the scales of weights and activations. Where the group
-// has a minimum, or a zero point that short sums leave out, offsets_of times minus the sum of its activations follows.
-// `factor` and `offset` are those of QuantizedRows. All kernels of an instruction set add in this order, so that a
-// row's results have the same bits whatever rows are computed with it.
+// Adds a block to the totals of a row: sum of products * scale of weights * scale of activations. Where the group has a
+// minimum, or a zero point that 16-bit sums leave out, it adds -offsets_of * sum of activations. `factor` and `offset`
+// are those of QuantizedRows. All kernels of an instruction set add in this order, so that a row's results have the
+// same bits whatever rows are computed with it.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
                                                                        typename Isa::Floats scale, float factor,
@@ -171,14 +170,14 @@ inline LOWBIT_INLINE typename Isa::Floats add_offsets(float offset, typename Isa
   return Isa::multiply_add(Isa::broadcast(offset), offsets, total);
 }
 
-// Whether groups add offsets. Otherwise zero points are part of the integer sums.
+// Whether groups add offsets, as add_block does. Otherwise zero points are part of the integer sums.
 template <class Isa>
 inline bool adds_offsets(const Panel16& w) {
   return Isa::kShortSums ? w.has_offsets : w.has_minima;
 }
 
-// Offset subtracted from integer * scale to get a weight: zero point * scale, or minus the minimum, from which unsigned
-// integers of `bits` bits count.
+// What is subtracted from integer * scale to get a weight: zero point * scale; or -minimum, where integers are
+// unsigned.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
                                                                      typename Isa::Floats scale, int bits) {
@@ -187,8 +186,8 @@ inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const Gro
   return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (bits - 1))), minima);
 }
 
-// Factors of the integer scales and minima of kSuperGroups groups as floats, for part of a panel's columns: the same
-// values as group_scales and offsets_of give, converted once.
+// The factors of integer scales and minima of kSuperGroups groups as floats, for part of a panel's columns. They give
+// the values of group_scales and offsets_of, but are converted once.
 template <class Isa>
 struct SuperFactors {
   typename Isa::Floats of_scales, of_minima;

@@ -1,5 +1,5 @@
-// Linear layers over panel16 weights for up to 15 rows of activations. Two vectors of 32 columns, two panels or the
-// halves of one, are unpacked once and multiplied by all rows, whose sums stay in the first-level cache.
+// Linear layers over panel16 weights for up to 15 rows of activations. Two vectors of 32 columns, of two panels or of
+// the halves of one, are unpacked once and multiplied by all rows, whose sums stay in the first-level cache.
 #pragma once
 
 #include "panel16_streams.h"
@@ -10,8 +10,8 @@ namespace {
 // Rows of activations that share unpacked weights.
 constexpr uint32_t kSharedRows = 15;
 
-// Most rows whose sums of several panels stay in registers, which is faster; with vectors of 64 bytes. Vectors of 16
-// bytes do not share weights.
+// Most rows whose sums of several panels stay in registers, which is faster: with vectors of 64 bytes there are some.
+// Vectors of 16 bytes do not share unpacked weights.
 template <class Isa>
 constexpr uint32_t kRegisterRows = Isa::kRows == 16  ? 4
                                    : Isa::kRows == 8 ? 1
@@ -21,14 +21,14 @@ constexpr uint32_t kRegisterRows = Isa::kRows == 16  ? 4
 template <class Isa>
 constexpr bool kHalves = Isa::kRows == 8;
 
-// The part of its panel that vector `p` is.
+// Which part of its panel vector `p` is.
 template <class Isa>
 constexpr int part_of(int p) {
   return kHalves<Isa> ? p : 0;
 }
 
-// Rows whose products are added at a time, so that their sums stay in registers. Vectors of 64 bytes have the weights
-// of a run in registers, too. Where 16-bit sums do not last as long as a run, rows have two sums a vector.
+// Rows whose products are added at a time, so that their sums stay in registers. With vectors of 64 bytes, the weights
+// of a run are in registers, too. Where 16-bit sums would overflow within a run, a row has two sums a vector.
 template <class Isa, int Bits, bool Levels>
 constexpr int pass_rows() {
   if (!kHalves<Isa>) return 2;
@@ -42,8 +42,8 @@ struct SharedSums {
   typename Isa::Ints block[kSharedRows][2];
 };
 
-// 32 columns of two vectors, from address `at` in their panels' groups. `begins` and `ends`: whether they are the first
-// and the last ones of a block. `x` and `block` are those of the first row.
+// A run: 32 columns of two vectors, at address `at` of their panels' groups. `begins` and `ends`: whether it is the
+// first, and the last, of a block. `x` and `block` are those of the first row.
 template <class Isa>
 struct SharedRun {
   const uint8_t* group[2];
@@ -80,14 +80,13 @@ struct StoredWeights {
   }
 };
 
-// Scales and offsets of a run's groups: two where it is a pair of groups of 16 columns.
+// Scales and offsets of a run's groups. A run has one group or part of one, or two groups of 16 columns.
 template <class Isa>
 struct SharedScales {
   typename Isa::Floats scales[2][2], offsets[2][2];
 };
 
-// Extent of a block of activations: one run of 32 columns, one or several runs, or half a run, in pairs of groups
-// of 16.
+// Extent of a block of activations: a run of 32 columns; one run or several; half a run, where groups have 16 columns.
 enum class RunBlocks { kRun, kRuns, kPair };
 
 // Adds the products of `Rows` rows from `first` on to their sums.
@@ -137,8 +136,8 @@ inline LOWBIT_INLINE void add_shared(const PackedLinear& args, const SharedRun<I
   });
 }
 
-// All rows by 32 columns of two vectors: `Rows`, or `run.rows`, more than pass_rows, where the first ones unpack the
-// weights for the others.
+// Multiplies all rows by a run: `Rows` of them, or `run.rows`, which are more than pass_rows. The first rows then
+// unpack the weights for the others.
 template <class Isa, int Bits, bool Levels, RunBlocks Blocks, int Rows>
 inline LOWBIT_INLINE void shared_run(const PackedLinear& args, const SharedRun<Isa>& run,
                                                      typename Isa::Bytes levels, SharedSums<Isa>& sums) {
@@ -164,7 +163,7 @@ inline LOWBIT_INLINE void shared_run(const PackedLinear& args, const SharedRun<I
     uint32_t m = kRows;
     const auto add = [&](auto rows) LOWBIT_INLINE {
       const SharedBytes<Isa>* stored = &u;
-      // Registers of 32 bytes have no room for all weights: compilers would load each anew for every row that uses it.
+      // Registers of 32 bytes have no room for all weights: compilers would load each weight for every row anew.
       if constexpr (kHalves<Isa>) __asm__("" : "+r"(stored) : : "memory");
       add_shared<Isa, Bits, Levels, Blocks, rows>(args, run, StoredWeights<Isa>{*stored}, of, m, sums);
       m += rows;
@@ -175,9 +174,8 @@ inline LOWBIT_INLINE void shared_run(const PackedLinear& args, const SharedRun<I
   }
 }
 
-// `rows` rows from `row` on by panels `first` and `first + stride`, where one past `last` repeats that one; by the
-// halves of `first` where vectors are that. `next` is the first panel that is read after them. `Rows`: as for
-// shared_run.
+// Multiplies `rows` rows from `row` on by panels first and first + stride, of which one past `last` repeats it, or by
+// the halves of `first`. `next` is the panel that is read after them. `Rows`: as for shared_run.
 template <class Isa, int Bits, bool Levels, RunBlocks Blocks, int Rows>
 __attribute__((noinline)) void shared_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last,
                                             uint32_t row, uint32_t rows, uint32_t next) {

@@ -1,5 +1,5 @@
-// GEMM over panel16 weights with products summed in 16 bits first, for vectors of half a panel. Weights of more than 7
-// bits are two planes of 4 bits: 16 high + low.
+// GEMM over panel16 weights with int8 activations, whose products are summed in 16 bits first, for vectors of half a
+// panel. Weights of more than 7 bits are two planes of 4 bits: 16 high + low. panel16_linear.h has the formula.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -17,8 +17,8 @@ struct ShortGemm {
 };
 static_assert(sizeof(ShortGemm) <= kArgsMax);
 
-// Rows of a block, and runs (32 columns of a panel) unpacked at once: with a block's activations, they fit the
-// first-level cache.
+// Rows of a block, and runs (32 columns of a panel) that are unpacked at once: they fit the first-level cache, with a
+// block's activations.
 constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 
 // Bytes of a plane of a chunk.
@@ -59,7 +59,7 @@ inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) 
   return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
 }
 
-// Copies row `row`, of the block of `rows` rows from `first` on, to the order in which the block reads it.
+// Copies row `row` of a block, which has `rows` rows from `first` on, to the order in which the block reads it.
 inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint32_t row) {
   const Panel16& w = gemm.linear.weights;
   const uint32_t runs = w.padded_k() / 32;
@@ -100,8 +100,8 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
   }
 }
 
-// Calls body(v, m) for two vectors of columns and `Rows` rows. The numbers are compile-time constants: compilers keep
-// arrays that loops index in memory.
+// Calls body(v, m) for two vectors of columns and `Rows` rows. Both are constants: compilers keep arrays in memory that
+// loops index.
 template <int Rows, class Body>
 inline LOWBIT_INLINE void each_sum(Body&& body) {
   each_index<2 * Rows>([&](auto i) LOWBIT_INLINE {
@@ -109,7 +109,7 @@ inline LOWBIT_INLINE void each_sum(Body&& body) {
   });
 }
 
-// Products of `Columns` columns with two vectors of weights that are `apart` bytes from each other.
+// Products of `Columns` columns with two vectors of weights, `apart` bytes from each other.
 template <class Isa, int Steps, int Rows, int Columns = 32>
 inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
                                                     typename Isa::Ints (&sum)[2][Rows]) {

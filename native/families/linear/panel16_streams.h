@@ -1,6 +1,6 @@
-// Linear layers over panel16 weights for one to seven rows of activations. Panels are read as a few streams, each of
-// neighbouring panels in memory, since the hardware prefetcher gets little out of short streams. Vectors are written
-// out, so that little is computed besides the products.
+// Linear layers over panel16 weights for one to seven rows of activations. Panels are read as a few long streams, each
+// of neighbouring panels in memory: hardware prefetchers fetch little of short streams. Loops over vectors are
+// unrolled, so that little is computed besides the products.
 #pragma once
 
 #include "panel16_parts.h"
@@ -8,8 +8,8 @@
 namespace lowbit {
 namespace {
 
-// Weights of 32 columns of `Parts` parts of panels, unpacked as they are needed: get<i>(u) gives those of quad i of
-// activations, for i of 0 .. 7 in turn. `vectors` point at the parts' weights.
+// The weights of 32 columns of `Parts` parts of panels, unpacked as they are needed: get<i>(u) gives those that quad i
+// of activations multiplies, for i = 0 .. 7 in turn. `vectors` point at the weights of the parts.
 template <class Isa, int Bits, bool Levels, int Parts>
 struct PackedWeights {
   static constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
@@ -31,8 +31,8 @@ struct PackedWeights {
   }
 };
 
-// Products summed over 32 columns of `Parts` parts of panels, or over each 32 / `Sets` of them. x(m, i) is quad i of
-// activations of row m in all lanes. Without short sums they are added to the values in `sums`.
+// Sums products over 32 columns of `Parts` parts of panels, or over each 32 / `Sets` of them. x(m, i) has quad i of
+// activations of row m in all lanes. Without 16-bit sums it adds to the values in `sums`.
 template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class Weights, class X>
 inline LOWBIT_INLINE void column_sums(Weights& weights, X&& x,
                                                       typename Isa::Ints (&sums)[Sets][Parts][Rows]) {
@@ -56,8 +56,8 @@ inline LOWBIT_INLINE void column_sums(Weights& weights, X&& x,
   });
 }
 
-// The eight quads of activations of 32 columns of one row, in registers. Not a lambda: column_sums would be compiled
-// anew for each panel's.
+// The eight quads of activations of 32 columns of a row, in registers. It is no lambda, since column_sums would be
+// compiled anew for that of each panel.
 template <class Isa>
 struct LoadedQuads {
   const typename Isa::Bytes* quads;
@@ -83,12 +83,12 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
-// Shape of a group: several runs of 32 columns, one run, one run with integer scales, or two groups of 16 columns in a
-// run, with integer or with 8-bit float scales.
+// What a stored group is: several runs of 32 columns; a run; a run with integer scales; two groups of 16 columns in a
+// run, with scales that are integers or 8-bit floats.
 enum class GroupKind { kRuns, kRun, kNested, kPair, kE4m3Pair };
 
-// `Rows` rows of activations by `Panels` panels, `stride` apart, where panels past `last` repeat that one. All sums are
-// in registers. With several rows, two panels share the loads of activations; their vectors are whole panels.
+// Multiplies `Rows` rows of activations by `Panels` panels, `stride` apart, of which those past `last` repeat it. All
+// sums are in registers. With several rows, a vector is a whole panel, and two panels share loads of activations.
 template <class Isa, int Bits, bool Levels, GroupKind Kind, int Panels, int Rows>
 inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -141,7 +141,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       for (int m = 0; m < Rows; m++)
         total[p][part][m] = add_offsets<Isa>(rows.offsets[at + m * block_stride], offset, total[p][part][m]);
     };
-    // With several rows, registers have no room for sums that are not in use yet.
+    // With several rows, there are no registers for sums that are not used yet.
     constexpr bool kStarted = !kShort || (Kind == GroupKind::kRun && Rows == 1);
     Ints block_sum[kPanels][kParts][Rows];
     const auto begin = [&](auto p, auto part, int m, int set) LOWBIT_INLINE {
@@ -201,8 +201,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   });
 }
 
-// Reads panels `first` .. `last - 1` as `Panels` streams of neighbouring panels and calls block(panel, stride) for one
-// panel of each stream, then for the panels left over. With kNeighbours, a block is `Panels` neighbours instead.
+// Reads panels first .. last - 1 as `Panels` streams of neighbouring panels: calls block(panel, stride) for one panel
+// of each stream, then for the panels that are left. With kNeighbours, a block is `Panels` neighbouring panels.
 template <class Isa, int Panels, class Block>
 inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
   if (Isa::kNeighbours) {
@@ -214,7 +214,7 @@ inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
   if (rest < last) block(rest, 1);
 }
 
-// Panels `first` .. `last - 1` for `Rows` rows whose sums fit registers.
+// Multiplies `Rows` rows, whose sums fit registers, by panels first .. last - 1.
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   in_streams<Isa, Panels>(first, last, [&](uint32_t panel, uint32_t stride) {

@@ -7,11 +7,10 @@
 #include "weight_only_call.h"
 
 namespace lowbit {
-// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
-// one of their instruction sets.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
-// Packed panels per panel of floats.
+// Packed panels of a panel of floats.
 template <class Isa>
 constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 
@@ -62,15 +61,15 @@ inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_
   return {zero, {scales, w.parts == 2 ? lane_scales<Isa>(w, group, g, lane, 1) : scales}};
 }
 
-// Panels per block of rows: several give independent sums, so that additions do not wait for each other. 1 where
-// registers hold no more than one panel's sums.
+// Panels that a block of rows multiplies at once: several, whose independent sums do not wait for each other, or 1
+// where registers hold the sums of one only.
 template <class Isa, int Rows>
 constexpr uint32_t panels_of_rows() {
   return Isa::kLanes < 16 ? 1 : Rows == 1 ? 4 : Rows < 4 ? 2 : 1;
 }
 
-// Activation rows `row` .. `row + Rows - 1` by all rows of panels from `index` on, where panels past `last` repeat that
-// one.
+// GEMV: multiplies rows row .. row + Rows - 1 of activations by kPanels panels from `index` on, of which those past
+// `last` repeat it.
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t last, uint32_t row) {
   using V = typename Isa::V;
@@ -149,8 +148,8 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
   });
 }
 
-// Unpacks a panel to floats: level - zero [k][kPanelColumns] and scales [groups][kPanelColumns]. It fills 16 of the
-// columns.
+// Unpacks a panel to 16 columns of a panel of floats: level - zero [k][kPanelColumns], and scales
+// [groups][kPanelColumns].
 template <class Isa, int Bits, bool Levels>
 void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) {
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
@@ -179,7 +178,7 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) 
   }
 }
 
-// All rows of x by panels first .. last.
+// GEMM: multiplies all rows of x by panels first .. last - 1, unpacked to floats.
 template <class Isa, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t thread) {
   const Panel16& w = args.weights;

@@ -1,8 +1,9 @@
-// The bound call and scratch of linear layers with float activations over packed panels. GEMV multiplies with weights
-// that become floats in registers; GEMM first unpacks panels to floats.
+// The bound call and scratch of linear layers with float activations over packed panels (weight-only):
 //
-// y = sum over groups: scale * sum (level - zero) * x, + bias. All kernels add groups, and columns of a group, in
-// order. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum |x| |w|.
+//   y = sum over groups: scale * (sum (level - zero) * x) + bias
+//
+// GEMV makes floats of weights in registers; GEMM first unpacks panels to floats. All kernels add groups, and columns
+// of a group, in order. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum |x| |w|.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +12,14 @@
 #include "arguments.h"
 
 namespace lowbit {
-// Anonymous namespace: each file that includes this needs its own copy, since a shared one would be compiled for just
-// one of their instruction sets.
+// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
 namespace {
 
 struct WeightOnly {
   Panels weights;
   const float* x;
   float* y;
-  // padded: rows of x, groups padded with zeros. panels: for GEMM, unpacked panels of each thread.
+  // padded: rows of x, whose groups are padded with zeros. panels: unpacked panels of each thread, for GEMM.
   float* padded;
   float* panels;
   uint32_t m, panels_per_tile, rows_per_tile;
@@ -28,13 +28,12 @@ struct WeightOnly {
 };
 static_assert(sizeof(WeightOnly) <= kArgsMax);
 
-// Rows of x from which unpacking panels to floats pays.
+// Fewest rows of x for which unpacking panels to floats pays.
 constexpr uint32_t kPanelRowsMin = 16;
 
 static inline uint32_t padded_stride(const Panels& w) { return w.padded_k() + 16; }
 
-// Floats of unpacked panels of `columns` columns: level - zero [padded_k][columns], and scales [groups][columns] of
-// groups that share a scale.
+// Floats of unpacked panels of `columns` columns: level - zero [padded_k][columns] and scales [groups][columns].
 static inline size_t panel_floats(const Panels& w, uint32_t columns) {
   return size_t{columns} * (w.padded_k() + w.part_count());
 }
