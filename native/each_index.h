@@ -7,8 +7,9 @@
 
 namespace lowbit {
 
-// Calls body(0) .. body(N - 1) with compile-time constants, so that arrays indexed by them stay in registers. A pack of
-// indices would be one more call to inline, and GCC optimizes each body again for every call around it.
+// Calls body(0) .. body(N - 1) with compile-time constants, so that arrays indexed by them stay in registers. The calls
+// are written out: expanding a pack of indices is one more call to inline, and GCC optimizes a body again for each call
+// around it.
 template <int N, class Body>
 inline LOWBIT_INLINE void each_index(Body&& body) {
   static_assert(N <= 16);

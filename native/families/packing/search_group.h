@@ -12,7 +12,7 @@ struct GroupPlace {
   size_t row, start, count, group;
 };
 
-// A group's weights divided by their largest magnitude, their importance, and importance * weight, all padded with
+// A group's weights divided by their largest magnitude, their importance, and importance * weight. All are padded with
 // zeros to whole blocks.
 struct SearchedGroup {
   float *values, *importance, *products;
@@ -38,7 +38,8 @@ struct WholeLevels {
   }
 };
 
-// Levels of a codebook as the lowest and steps up from it, with the thresholds from which the next one is nearer.
+// A codebook: its lowest level, the steps from each level to the next, and the thresholds above which the next is
+// nearer.
 template <size_t Count>
 struct Codebook {
   float lowest, steps[Count - 1], thresholds[Count - 1];

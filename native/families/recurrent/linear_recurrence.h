@@ -1,8 +1,12 @@
-// Linear recurrences over the tokens of a step, each on its own sequence's state S [keys, columns] of a head: Mamba 2
-// (Dao and Gu 2024), S = D + k v^T, and the gated delta rule (Yang et al. 2024), S = D + beta k (v - D^T k)^T, with
-// D = decay * the state before, and y = scale S^T q. Columns of S do not depend on each other, so a tile is a range of
-// columns of one head, which stays in the first-level cache from a run's first token to its last. A token's result has
-// the same bits whichever tokens are beside it: sums over keys go from key 0 on.
+// Linear recurrences over the tokens of a step, each on the state S [keys, columns] that its sequence has in a head.
+// With D = decay * the state before and y = scale * S^T q:
+//
+//   S = D + k v^T                      Mamba 2 (Dao and Gu 2024)
+//   S = D + beta k (v - D^T k)^T       the gated delta rule (Yang et al. 2024)
+//
+// Columns of S do not depend on each other. So a tile is a range of columns of a head, which stays in the first-level
+// cache from a run's first token to its last. A token's result has the same bits whichever tokens are beside it: sums
+// over keys go from key 0 on.
 #pragma once
 
 #include <cmath>
