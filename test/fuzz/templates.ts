@@ -67,7 +67,6 @@ const filters = [
   "dictsort",
   "batch(1000000000)",
   "slice(1000000000)",
-  "round(1000)",
   "int",
   "float",
   "string",

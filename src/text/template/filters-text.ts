@@ -1,7 +1,6 @@
 /** Jinja's filters of texts and numbers. */
-import { add, asFloat, negate, power } from "./arithmetic.ts";
+import { add, negate } from "./arithmetic.ts";
 import { fault, isFault, typeError } from "./faults.ts";
-import { roundTo } from "./float-format.ts";
 import { chargeText } from "./limits.ts";
 import { parseInteger, toFloat, toInteger } from "./numbers.ts";
 import { toText } from "./print.ts";
@@ -13,7 +12,6 @@ import {
   asIndex,
   asInteger,
   Float,
-  integer,
   isText,
   isTrue,
   Markup,
@@ -98,35 +96,6 @@ function numberArgument(value: Value, use: string): number | bigint | Float {
   typeError(use.replace("{}", typeName(value)));
 }
 
-function round(value: Value, precision: Value = 0, method: Value = "common"): Value {
-  const how = isText(method) ? textOf(method) : "";
-  if (!["common", "ceil", "floor"].includes(how)) fault("FilterArgumentError", "method must be common, ceil or floor");
-  if (how === "common") {
-    const digits = asIndex(precision);
-    if (value instanceof Undefined) typeError("type Undefined doesn't define __round__ method");
-    const number = numberArgument(value, "type {} doesn't define __round__ method");
-    return number instanceof Float ? new Float(roundTo(number.value, digits)) : roundInteger(number, digits);
-  }
-  const scale = power(10, precision);
-  const [number, by] = [numberArgument(value, "must be real number, not {}"), scale as number | bigint | Float];
-  if (!(number instanceof Float) && !(by instanceof Float)) return new Float(asFloat(number));
-  const product = asFloat(number) * asFloat(by);
-  if (!Number.isFinite(product)) toInteger(new Float(product));
-  return new Float((how === "ceil" ? Math.ceil(product) : Math.floor(product)) / asFloat(by) + 0);
-}
-
-/** Rounds an integer to tens, hundreds and so on, half to even. */
-function roundInteger(value: number | bigint, digits: number): number | bigint {
-  if (digits >= 0) return value;
-  if (digits < -5000) return 0;
-  const unit = 10n ** BigInt(-digits);
-  const number = BigInt(value);
-  const rest = ((number % unit) + unit) % unit;
-  const down = number - rest;
-  const isUp = 2n * rest > unit || (2n * rest === unit && (down / unit) % 2n !== 0n);
-  return integer(isUp ? down + unit : down);
-}
-
 function absolute(value: Value): Value {
   if (value instanceof Undefined) typeError("bad operand type for abs(): 'Undefined'");
   const number = numberArgument(value, "bad operand type for abs(): '{}'");
@@ -156,7 +125,6 @@ export const TEXT_FILTERS: Readonly<Record<string, Signature>> = {
   int: signature("value default? base?", toIntegerOr),
   lower: signature("s", (value: Value) => onText(value, (text) => transformed(text, (all) => all.toLowerCase()))),
   replace: signature("s old new count?", replace),
-  round: signature("value precision? method?", round),
   string: signature("s", (value: Value) => (value instanceof Markup ? value : toText(value))),
   title: signature("s", (value: Value) => onText(value, (text) => transformed(text, titleFilter))),
   trim: signature("value chars?", trim),

@@ -1,7 +1,7 @@
 /** Parts of Jinja that no public chat template uses and that are not implemented: refused by name. */
 const FILTERS = new Set(
   (
-    "batch center filesizeformat forceescape format groupby pprint random slice striptags truncate urlencode urlize " +
+    "batch center filesizeformat forceescape format groupby pprint random round slice striptags truncate urlencode urlize " +
     "wordcount wordwrap xmlattr"
   ).split(" "),
 );

@@ -83,8 +83,8 @@ describe("rules of jinja2", () => {
     ["{% for i in [1] %}x{% break %}{% else %}E{% endfor %}", "xE"],
     ["{{ -2 ** 2 }} {{ 2 ** 3 ** 2 }} {{ -1|abs }} {{ 1 ~ 2 * 3 }} {{ 1 < 3 > 2 }}", "4 64 1 16 True"],
     [
-      "{{ 1e16 }} {{ 0.00001 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ 2 ** 100 }} {{ 2.675|round(2) }} {{ 25|round(-1) }}",
-      "1e+16 1e-05 -4 -2 1267650600228229401496703205376 2.67 20",
+      "{{ 1e16 }} {{ 0.00001 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ 2 ** 100 }}",
+      "1e+16 1e-05 -4 -2 1267650600228229401496703205376",
     ],
   ])("%s", (template, text) => expect(render(template, { v: 0 })).toBe(text));
 });
@@ -94,7 +94,10 @@ describe("what no public template calls", () => {
     ["{{ 'a b'|wordwrap(1) }}", "filter wordwrap"],
     ["{% for i in [1]|batch(2) %}{% endfor %}", "filter batch"],
     ["{{ [['a']]|map('urlize')|list }}", "filter urlize"],
+    ["{{ 2.5|round }}", "filter round"],
     ["{{ '{}'.format(1) }}", "method format"],
+    ["{{ 'a'.center(3) }}", "method center"],
+    ["{{ joiner()() }}", "function joiner"],
     ["{{ '%s' % 1 }}", "operator % (of a text)"],
   ])("%s is refused by name", (template, name) => {
     expect(() => render(template)).toThrow(`Jinja's ${name} is not supported`);

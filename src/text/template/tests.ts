@@ -26,7 +26,7 @@ const [less, lessOrEqual, greater, greaterOrEqual] = (["<", "<=", ">", ">="] as 
 const FILTER_NAMES = new Set(
   (
     "abs attr capitalize count d default dictsort e escape first float indent int items join last length list " +
-    "lower map max min reject rejectattr replace reverse round safe select selectattr sort string sum title tojson " +
+    "lower map max min reject rejectattr replace reverse safe select selectattr sort string sum title tojson " +
     "trim unique upper"
   ).split(" "),
 );
