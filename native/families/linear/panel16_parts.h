@@ -10,7 +10,7 @@
 #include "quantized_rows.h"
 
 namespace lowbit {
-// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
+// Anonymous: each file needs its own copy. The linker would keep one for all, compiled for one file's instructions.
 namespace {
 
 struct PackedLinear {

@@ -7,7 +7,7 @@
 #include "weight_only_call.h"
 
 namespace lowbit {
-// Anonymous, so that each file has its own copy: of a shared one the linker would keep that of any instruction set.
+// Anonymous: each file needs its own copy. The linker would keep one for all, compiled for one file's instructions.
 namespace {
 
 // Packed panels of a panel of floats.
