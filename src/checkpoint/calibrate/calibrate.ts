@@ -33,14 +33,14 @@ export interface CalibrateOptions extends WalkOptions {
    */
   readonly smoothQuant?: number | undefined;
   /**
-   * Damping, by which the text counts less. For GPTQ, products of different inputs count less than the text says, by this
-   * share of their squares; default 0.2. For "imatrix", this share of the mean is added to the inputs' mean squares;
+   * Damping, by which the text counts less. For GPTQ, this share of the squares of inputs is added to them, so that products
+   * of different inputs count less; default 0.2. For "imatrix", this share of the mean is added to the inputs' mean squares;
    * default 0.01.
    */
   readonly damping?: number | undefined;
   /**
-   * Gives a further text of about this many tokens, such as one of `writeCalibrationText`, which GPTQ reads beside the
-   * text, a third as much of it: so that weights stay good for inputs that the text lacks. Other algorithms do not call it.
+   * Gives another text of about this many tokens, such as one of `writeCalibrationText`. GPTQ reads it beside the text, a
+   * third as much of it, so that weights stay good for inputs that the text lacks. Other algorithms do not call it.
    */
   readonly otherText?: ((tokens: number) => Promise<string>) | undefined;
   /**
@@ -257,8 +257,8 @@ class Calibration {
   }
 
   /**
-   * The sums by which GPTQ chooses the head's weights. Where they are the embedding, too, errors of its rows count in all
-   * columns alike beside those of the logits.
+   * The sums by which GPTQ chooses the head's weights. Where the head is the embedding, too, errors of the embedding's rows
+   * count beside those of the logits, in all columns alike.
    */
   #correctionOf(layer: LinearLayer, factors: Float32Array | null, isTable: boolean): Correction {
     const { damping, signal } = this.#options;

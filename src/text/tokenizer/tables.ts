@@ -1,7 +1,7 @@
 /**
- * A byte pair tokenizer as tables that are used where they lie, since building those of its tokenizer.json takes longer than all
- * else at the start of a small model. Little-endian numbers of 32 bits: sizes, offsets of the tokens in their text, a hash table
- * of tokens, merges, a hash table of merges; then the rest of the file as JSON, then the text of all tokens.
+ * A byte pair tokenizer as tables that are used where they lie: building them from tokenizer.json takes longer than all else at
+ * the start of a small model. They are little-endian numbers of 32 bits: sizes, offsets of the tokens in their text, a hash table
+ * of tokens, merges, a hash table of merges. Behind them are the rest of the file, as JSON, and the text of all tokens.
  */
 import { InvalidFileError } from "../../errors.ts";
 import { parsePythonJson, pythonJson } from "../../json-text.ts";
@@ -17,7 +17,7 @@ const SIZES = 6;
 /** Most slots that are searched for a key, since files of strangers may have them all full. */
 const PROBES_MAX = 256;
 
-/** Tables of a tokenizer.json, which is parsed; null for one that only the file itself can say. */
+/** Tables of a tokenizer.json, which is parsed already; null for a tokenizer that tables cannot describe. */
 export function encodeTokenizer(file: { readonly model?: unknown }): Uint8Array | null {
   const field = new Field("tokenizer.json", "", file).get("model");
   if ((field.optional("type")?.value ?? "BPE") !== "BPE" || !field.optional("merges")) return null;
