@@ -7,6 +7,7 @@ import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { isSameShape } from "../tensor.ts";
 import { type DecodedProgram, decodeProgram, type ProgramTable } from "./decode.ts";
+import { renewOperators } from "./former-operators.ts";
 import { type FileHeader, HEADER_END, parseHeader } from "./header.ts";
 import type { Constant, DataSource, Method, Program } from "./program.ts";
 import { alignmentOf, checkSegments, dataOf, type Locate, noSegment } from "./segments.ts";
@@ -62,7 +63,7 @@ export async function readProgram(source: ByteSource, options: ReadOptions = {})
   const constants = locateConstants(source.name, table, header.segmentBase, dataAt);
   const program = {
     file: source.name,
-    methods: table.methods,
+    methods: table.methods.map(renewOperators),
     constants: [...constants, ...(await externalConstants(source.name, table, data))],
     namedData: locateNamedData(source.name, table, dataAt),
   };
