@@ -161,7 +161,7 @@ export const assistantNames: Readonly<Record<string, string>> = {
       [`${prefix}pre_${prefix === "mtp_" ? "proj" : "projection"}`, "pre_projection"],
       [`${prefix}post_${prefix === "mtp_" ? "proj" : "projection"}`, "post_projection"],
       [`${prefix}centroids`, "masked_embedding.centroids"],
-      [`${prefix}token_ordering`, "masked_embedding.token_ordering"],
+      [`${prefix}token_ordering.weight`, "masked_embedding.token_ordering"],
     ]),
   ),
 };
@@ -169,11 +169,34 @@ export const assistantNames: Readonly<Record<string, string>> = {
 /** The rope is that of the model, whose keys the layers read. */
 export const assistantText = layersConfig;
 
+/** Name of an assistant's tensor, in any spelling; undefined without one. */
+function assistantTensor({ names }: GgufTensors, module: string): string | undefined {
+  return names.find(
+    (name) => assistantNames[name] === module || assistantNames[name.replace(/\.weight$/, "")] === module,
+  );
+}
+
 /** The config of an assistant, from that of its layers: how wide the model is, one of its matrices says. */
-export function assistantConfig(text: JsonObject, { file }: GgufMetadata, tensors: GgufTensors): JsonObject {
-  const name = tensors.names.find((other) => assistantNames[other.replace(/\.weight$/, "")] === "post_projection");
+export function assistantConfig(text: JsonObject, metadata: GgufMetadata, tensors: GgufTensors): JsonObject {
+  const name = assistantTensor(tensors, "post_projection");
   if (name === undefined)
-    throw new InvalidFileError(file, "expected a tensor nextn.post_projection.weight, which assistants have");
+    throw new InvalidFileError(metadata.file, "expected a tensor nextn.post_projection.weight, which assistants have");
   const { architectures, ...layers } = text;
-  return { architectures, backbone_hidden_size: tensors.info(name).shape[0]!, text_config: layers };
+  const clusters = clustersConfig(metadata, tensors);
+  return { architectures, backbone_hidden_size: tensors.info(name).shape[0]!, ...clusters, text_config: layers };
+}
+
+/** Clusters of an assistant's tokens, of which llama.cpp's own converter says nothing: their tensors tell of them. */
+function clustersConfig(metadata: GgufMetadata, tensors: GgufTensors): JsonObject {
+  const [centroids, ordering] = ["centroids", "token_ordering"].map((part) =>
+    assistantTensor(tensors, `masked_embedding.${part}`),
+  );
+  const isClustered = metadata.boolean("{arch}.use_ordered_embeddings") ?? Boolean(centroids ?? ordering);
+  if (!isClustered) return {};
+  const topK = metadata.size("{arch}.centroid_top_k");
+  return {
+    use_ordered_embeddings: true,
+    ...(centroids && { num_centroids: tensors.info(centroids).shape[0]! }),
+    ...(topK && { centroid_intermediate_top_k: topK }),
+  };
 }

@@ -34,6 +34,7 @@ const parts: Readonly<Record<string, string>> = {
 function modelName(name: string, other: Readonly<Record<string, string>>): string | null {
   const [, number, parameter = ""] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
   if (Object.hasOwn(other, parameter)) return `model.layers.${number}.${other[parameter]}`;
+  if (name.endsWith(".weight") && Object.hasOwn(other, name)) return other[name]!;
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const [, layer, part = ""] = /^blk\.(\d+)\.(.+)$/.exec(base) ?? [];
   if (layer === undefined) {

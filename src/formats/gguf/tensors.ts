@@ -12,11 +12,13 @@ import { blockFormats, dequantizeBlocks } from "./blocks.ts";
 import type { GgufHeader, GgufTensor } from "./header.ts";
 import { largeTwoBits } from "./small-blocks.ts";
 
-/** Floating-point storage types. */
-const floatTypes = new Map<number, { readonly name: string; readonly dtype: DType }>([
+/** Storage types of plain numbers. */
+const plainTypes = new Map<number, { readonly name: string; readonly dtype: DType }>([
   [0, { name: "F32", dtype: "f32" }],
   [1, { name: "F16", dtype: "f16" }],
   [30, { name: "BF16", dtype: "bf16" }],
+  [26, { name: "I32", dtype: "i32" }],
+  [27, { name: "I64", dtype: "i64" }],
 ]);
 
 /** Names of unsupported types, for messages. */
@@ -25,8 +27,6 @@ const otherTypes: Readonly<Record<number, string>> = {
   15: "Q8_K",
   24: "I8",
   25: "I16",
-  26: "I32",
-  27: "I64",
   28: "F64",
 };
 
@@ -59,12 +59,12 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
     const tensor = tensors.get(name);
     if (!tensor) throw new InvalidFileError(file, `has no tensor ${quote(name)} among its ${tensors.size}`);
     const format = formats.find(({ id }) => id === tensor.type) ?? null;
-    const float = floatTypes.get(tensor.type);
-    if (!format && !float) throw unsupported(file, tensor);
+    const plain = plainTypes.get(tensor.type);
+    if (!format && !plain) throw unsupported(file, tensor);
     const columns = tensor.shape.at(-1) ?? 1;
     if (format && columns % format.size !== 0)
       throw new InvalidFileError(file, `tensor ${quote(name)}: ${columns} columns are no blocks of ${format.size}`);
-    const columnBytes = format ? (columns / format.size) * format.bytes : columns * byteSize(float!.dtype);
+    const columnBytes = format ? (columns / format.size) * format.bytes : columns * byteSize(plain!.dtype);
     const rowBytes = columnBytes * elementCount(tensor.shape.slice(1, -1));
     const start = header.dataStart + tensor.offset;
     const bytes = tensor.shape.length > 1 ? rowBytes * tensor.shape[0]! : columnBytes;
@@ -73,7 +73,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
         file,
         `tensor ${quote(name)} ends at ${start + bytes}, after the file's ${size} bytes`,
       );
-    return { tensor, start, rowBytes, format, dtype: float?.dtype ?? "f32" };
+    return { tensor, start, rowBytes, format, dtype: plain?.dtype ?? "f32" };
   };
   const load = async (item: Stored, shape: readonly number[], at: number, length: number): Promise<Tensor> => {
     const bytes = await source.read(item.start + at, length);
@@ -93,7 +93,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const { dtype, tensor } = stored(name);
       return { dtype, shape: tensor.shape };
     },
-    storedType: (name) => stored(name).format?.name ?? floatTypes.get(tensors.get(name)!.type)!.name,
+    storedType: (name) => stored(name).format?.name ?? plainTypes.get(tensors.get(name)!.type)!.name,
     async read(name) {
       const item = stored(name);
       const { shape } = item.tensor;
@@ -132,7 +132,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
 }
 
 function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError {
-  const known = [...floatTypes.values(), ...blockFormats].map((format) => format.name).join(", ");
+  const known = [...plainTypes.values(), ...blockFormats].map((format) => format.name).join(", ");
   return new UnsupportedError(
     `${file}: tensor ${quote(name)} is stored as ${otherTypes[type] ?? `type ${type}`}, which is not supported, only ${known}`,
   );
