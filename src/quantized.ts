@@ -102,6 +102,14 @@ export function pickRows(weights: QuantizedWeights, rows: ArrayLike<number>): Qu
   };
 }
 
+/** Rows `first` to `first` + `count` - 1. */
+export function rangeOfWeights(weights: QuantizedWeights, first: number, count: number): QuantizedWeights {
+  return pickRows(
+    weights,
+    Array.from({ length: count }, (_, i) => first + i),
+  );
+}
+
 /**
  * The weights with columns of zeros added at the end, for inputs that are padded. Groups of other columns are unchanged.
  */

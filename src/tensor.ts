@@ -44,3 +44,9 @@ export function toFloat32(tensor: Tensor): Float32Array {
   else throw new UnsupportedError(`toFloat32: expected a float tensor but found ${dtype}`);
   return result;
 }
+
+/** Rows `first` to `first` + `count` - 1 of the leading dimension, in the same memory. */
+export function rangeOfTensor({ dtype, shape, data }: Tensor, first: number, count: number): Tensor {
+  const size = elementCount(shape.slice(1));
+  return { dtype, shape: shape.with(0, count), data: data.subarray(first * size, (first + count) * size) };
+}

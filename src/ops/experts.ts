@@ -10,6 +10,7 @@ import {
   type ExpertRowsArgs,
   type RouteArgs,
   routerScores,
+  type ScatterExpertsArgs,
 } from "../kernels/families/experts/fields.ts";
 import { routingLength } from "../kernels/families/experts/routing.ts";
 import {
@@ -22,6 +23,7 @@ import {
   linearFloat,
   linearWeightOnly,
   route,
+  scatterExperts,
 } from "../kernels/families/index.ts";
 import type { FloatLinearArgs, PackedLinearArgs } from "../kernels/families/linear/fields.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
@@ -55,13 +57,16 @@ function expertCounts(args: Arguments<TensorSpec>): { readonly experts: number; 
   return { experts, topK };
 }
 
+/** ShapeError for indices of another number. */
+function checkIndices(args: Arguments<TensorSpec>, name: string, expected: number): void {
+  const { shape } = args.tensor(name, "i32");
+  if (shape.length !== 1 || shape[0] !== expected) args.fail(name, `expected shape [${expected}] but found [${shape}]`);
+}
+
 /** ShapeError for a routing of another number of tokens or experts. */
 function checkRouting(args: Arguments<TensorSpec>, rows: number): void {
   const { experts, topK } = expertCounts(args);
-  const { shape } = args.tensor("routing", "i32");
-  const expected = routingLength(rows, experts, topK);
-  if (shape.length !== 1 || shape[0] !== expected)
-    args.fail("routing", `expected shape [${expected}], for ${rows} rows, but found [${shape}]`);
+  checkIndices(args, "routing", routingLength(rows, experts, topK));
 }
 
 function floatsOrNull(args: Arguments<Tensor>, name: string): Float32Array | null {
@@ -114,7 +119,7 @@ const routeOperator = defineOperator<RouteArgs>({
   },
 });
 
-/** Arguments of the calls that sort tokens by expert or sort them back. */
+/** Arguments of the calls that sort tokens by expert, sort them back or scatter their results. */
 function rowsArgs(args: Arguments<Tensor>, rows: number): ExpertRowsArgs {
   return {
     rows,
@@ -132,6 +137,15 @@ function rowsOf(args: Arguments<TensorSpec>): readonly [number, number] {
   if (shape.length !== 3 || shape[0] !== 1 || shape[2] === 0)
     args.fail("x", `expected shape [1, T, n] but found [${shape}]`);
   return [shape[1]!, shape[2]!];
+}
+
+/** Sizes of x [1, rows * top_k, dim], sorted by expert. */
+function combinedSizes(args: Arguments<TensorSpec>): { readonly rows: number; readonly dim: number } {
+  const [places, dim] = rowsOf(args);
+  const topK = args.integer("top_k", 1);
+  if (places % topK !== 0) args.fail("x", `expected rows that are a multiple of ${topK} but found ${places}`);
+  checkRouting(args, places / topK);
+  return { rows: places / topK, dim };
 }
 
 /** Tokens of x [1, T, n] sorted by expert, each once for each of its experts → [1, T * top_k, n]. */
@@ -154,13 +168,30 @@ const combineExpertsOperator = defineOperator<ExpertRowsArgs>({
     "lowbit::combine_experts.out(Tensor x, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: combineExperts,
   shape(args) {
-    const [places, dim] = rowsOf(args);
-    const topK = args.integer("top_k", 1);
-    if (places % topK !== 0) args.fail("x", `expected rows that are a multiple of ${topK} but found ${places}`);
-    checkRouting(args, places / topK);
-    return { dtype: "f32", shape: [1, places / topK, dim] };
+    const { rows, dim } = combinedSizes(args);
+    return { dtype: "f32", shape: [1, rows, dim] };
   },
   prepare: (args) => rowsArgs(args, args.tensor("out").shape[1]!),
+});
+
+/**
+ * out [1, T, size]: for each token, its experts' results in x [1, T * top_k, n] at the columns [experts * n] of these, and one
+ * less than the least of them everywhere else, as transformers' Gemma4AssistantMaskedEmbedder has it.
+ */
+const scatterExpertsOperator = defineOperator<ScatterExpertsArgs>({
+  schema:
+    "lowbit::scatter_experts.out(Tensor x, Tensor routing, Tensor columns, int experts, int top_k, int size, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: scatterExperts,
+  shape(args) {
+    const { rows, dim } = combinedSizes(args);
+    checkIndices(args, "columns", args.integer("experts") * dim);
+    return { dtype: "f32", shape: [1, rows, args.integer("size", 1)] };
+  },
+  prepare: (args) => ({
+    ...rowsArgs(args, args.tensor("out").shape[1]!),
+    columns: args.tensor("columns").data as Int32Array,
+    size: args.number("size"),
+  }),
 });
 
 /** Checks what the experts' linear layers have in common: x [1, T * top_k, k] and its routing. */
@@ -358,6 +389,7 @@ export const expertOperators: readonly Operator[] = [
   routeOperator,
   expertRowsOperator,
   combineExpertsOperator,
+  scatterExpertsOperator,
   // With x quantized to int8 by token (as TorchAO's linear operators do), by blocks of 32 values, or not at all.
   expertLinearPackedOperator("lowbit::expert_linear_8bit_act", linearA8),
   expertLinearPackedOperator("lowbit::expert_linear_8bit_block_act", linearA8Blocks),

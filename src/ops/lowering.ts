@@ -8,14 +8,21 @@ import {
   type ActivationKind,
   groupCount,
   padColumns,
-  pickRows,
   type QuantizedWeights,
+  rangeOfWeights,
   type WeightSpec,
 } from "../quantized.ts";
-import { type Tensor, toFloat32 } from "../tensor.ts";
+import { rangeOfTensor, type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder, LazyConstant } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
-import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
+import {
+  type FloatWeight,
+  floatWeight,
+  pickedBlocks,
+  registerWeightFormat,
+  type Weight,
+  type WeightFormat,
+} from "./weight.ts";
 
 /** Low-bit weights packed for linear layers; embedding rows are read from the same buffer. */
 export interface AffineFormat extends WeightFormat {
@@ -77,6 +84,17 @@ export function vectorConstant<T>(builder: Builder<T>, weight: Weight, change?: 
   });
 }
 
+/** A vector of whole numbers as int32. */
+export function indicesConstant<T>(builder: Builder<T>, weight: Weight): T {
+  const vector = floatWeight(weight);
+  return builder.constant({
+    key: `${weight.name}:i32`,
+    dtype: "i32",
+    shape: weight.shape,
+    read: async () => Int32Array.from(toFloat32(await vector.load())),
+  });
+}
+
 /**
  * Weights of a depthwise convolution [channels, 1, taps] as f32 [taps, channels]: kernels read neighbouring channels
  * together.
@@ -108,6 +126,9 @@ registerWeightFormat({
     ),
   embedding: (builder, weight, indices) =>
     builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
+  rowBlocks(weight, rows) {
+    return pickedBlocks(floatWeight(weight), rows, rangeOfTensor);
+  },
 });
 
 async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec): AsyncGenerator<QuantizedWeights> {
@@ -172,17 +193,19 @@ registerWeightFormat({
     const { k } = affine.format.spec;
     return spec.k === k ? rows : builder.call("aten::slice_copy.Tensor_out", rows, -1, 0, k, 1);
   },
+  rowBlocks(weight, rows) {
+    return pickedBlocks(weight as AffineWeight, rows, rangeOfWeights).map((part) => ({
+      ...part,
+      format: { ...part.format, spec: { ...part.format.spec, n: rows } },
+    }));
+  },
   firstRows(weight, count) {
     const whole = weight as AffineWeight;
     const { shape, format, load } = whole;
     return {
       ...{ name: whole.name, shape: shape.with(0, count) },
       format: { ...format, spec: { ...format.spec, n: count }, whole },
-      load: async () =>
-        pickRows(
-          (await load()) as QuantizedWeights,
-          Array.from({ length: count }, (_, i) => i),
-        ),
+      load: async () => rangeOfWeights((await load()) as QuantizedWeights, 0, count),
     };
   },
 });

@@ -13,6 +13,7 @@ import {
   type FloatWeight,
   loweringOf,
   registerWeightFormat,
+  rowBlocks,
   type Weight,
   type WeightFormat,
 } from "./weight.ts";
@@ -84,6 +85,14 @@ registerWeightFormat({
     const product = loweringOf(weights).linear(builder, x, weights, bias);
     const sums = builder.call("lowbit::group_sums.out", x, weights.format.spec.groupSize);
     return builder.call("aten::add.out", product, loweringOf(minima).linear(builder, sums, minima, null), 1);
+  },
+  rowBlocks(weight, rows) {
+    const { weights, minima } = (weight as Weight<MinimaFormat>).format;
+    const added = rowBlocks(minima, rows);
+    return rowBlocks(weights, rows).map((part, i) => ({
+      ...part,
+      format: { kind: "minima", weights: part as AffineWeight, minima: added[i] as FloatWeight },
+    }));
   },
   embedding(builder, weight, indices) {
     const { weights, minima } = (weight as Weight<MinimaFormat>).format;

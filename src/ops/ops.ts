@@ -9,7 +9,7 @@ import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type ExpertLinear, expertLinear } from "./expert-weights.ts";
-import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
+import { indicesConstant, literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 /**
@@ -341,6 +341,18 @@ export class Ops<T> {
     checkOptions(routed);
     const { routing, experts, topK } = routed;
     return this.call("lowbit::combine_experts.out", x, routing, experts, topK);
+  }
+
+  /**
+   * Writes the experts' results [1, T * topK, n] of each token to the columns of these, a vector [experts * n], of [1, T, size];
+   * everywhere else is one less than the token's least result.
+   */
+  scatterExperts(x: T, routed: Routing<T>, columns: Weight, size: number): T {
+    checkOptions(routed);
+    checkWhole("size", size, 1);
+    const { routing, experts, topK } = routed;
+    const places = indicesConstant(this.#builder, columns);
+    return this.call("lowbit::scatter_experts.out", x, routing, places, experts, topK, size);
   }
 
   /** Computes (clamp(up, -limit, limit) + 1) * c * sigmoid(slope * c), where c = min(gate, limit): the gate of gpt-oss. */

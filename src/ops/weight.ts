@@ -5,6 +5,7 @@
 import { unexpected } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Tensor } from "../tensor.ts";
+import { readingWhole } from "../whole-reads.ts";
 import type { Builder } from "./builder.ts";
 
 /** Format of a weight. `kind` names a registered lowering; further fields are that lowering's own. */
@@ -42,6 +43,8 @@ export interface WeightLowering {
    * Gives the first `count` rows (a multiple of 32) as a weight that reads the same buffer; absent when the format cannot.
    */
   firstRows?(weight: Weight, count: number): Weight;
+  /** Gives the matrix as parts of `rows` rows each, which are packed by themselves; absent when the format cannot. */
+  rowBlocks?(weight: Weight, rows: number): readonly Weight[];
 }
 
 const lowerings = new Map<string, WeightLowering>();
@@ -66,6 +69,32 @@ export function loweringOf(weight: Weight): WeightLowering {
  */
 export function firstRows(weight: Weight, count: number): Weight | null {
   return loweringOf(weight).firstRows?.(weight, count) ?? null;
+}
+
+/**
+ * A matrix as parts of `rows` rows each, which are packed by themselves and read in order. UnsupportedError where its format
+ * cannot be divided.
+ */
+export function rowBlocks(weight: Weight, rows: number): readonly Weight[] {
+  const { kind, rowBlocks } = loweringOf(weight);
+  if (!rowBlocks) throw new UnsupportedError(`${weight.name}: parts of weights in format ${kind} are not supported`);
+  return rowBlocks(weight, rows);
+}
+
+/** Parts of `rows` rows each, by `pick`. The matrix is in memory from the first of them to the last. */
+export function pickedBlocks<F extends WeightFormat, D>(
+  { name, shape, format, load }: Weight<F, D>,
+  rows: number,
+  pick: (whole: D, first: number, count: number) => D,
+): readonly Weight<F, D>[] {
+  const [n = 0] = shape;
+  const read = readingWhole(n, () => load(), pick);
+  return Array.from({ length: n / rows }, (_, i) => ({
+    name: `${name}[${i * rows}:${(i + 1) * rows}]`,
+    shape: shape.with(0, rows),
+    format,
+    load: () => read(i * rows, rows),
+  }));
 }
 
 /** InvalidArgumentError for anything but a weight, as callers without types may give. */

@@ -17,7 +17,14 @@ export { sigmoid } from "./elementwise/sigmoid.ts";
 export { softcap } from "./elementwise/softcap.ts";
 export { softplus } from "./elementwise/softplus.ts";
 export { embeddingFloat, embeddingPacked, embeddingShared } from "./embedding/kernels.ts";
-export { combineExperts, expertLinearFloat, expertLinearPacked, expertRows, route } from "./experts/kernels.ts";
+export {
+  combineExperts,
+  expertLinearFloat,
+  expertLinearPacked,
+  expertRows,
+  route,
+  scatterExperts,
+} from "./experts/kernels.ts";
 export { clampedGate } from "./gate/clamped-gate.ts";
 export { gate } from "./gate/gate.ts";
 export { gateHalves } from "./gate/gate-halves.ts";

@@ -148,6 +148,34 @@ describeRows(table.combineExperts, cpu, (kernel) => {
   });
 });
 
+describeRows(table.scatterExperts, cpu, (kernel) => {
+  it("writes what a row's experts made to their columns, and one less than the least of it elsewhere", () => {
+    const [rows, experts, topK, dim, size] = [7, 9, 4, 5, 45];
+    const random = new Random(6);
+    const [x, routing] = [random.floats(rows * topK * dim), routingOf(random, rows, experts, topK, true)];
+    const keys = random.floats(size);
+    const columns = Int32Array.from([...keys.keys()].sort((a, b) => keys[a]! - keys[b]!));
+    // Columns that there are not are left out.
+    [columns[3], columns[17]] = [-1, size];
+    const y = new Float32Array(rows * size);
+    run(kernel, { rows, topK, experts, dim, size, x, routing, columns, y }, benches[0]!);
+    const { starts, places } = routingParts(routing, { rows, experts, topK });
+    for (let row = 0; row < rows; row++) {
+      const own = [...places.subarray(row * topK, (row + 1) * topK)];
+      const made = own.flatMap((at) => [...x.subarray(at * dim, (at + 1) * dim)]);
+      const expected = new Float32Array(size).fill(Math.min(...made) - 1);
+      for (const [j, at] of own.entries()) {
+        const expert = starts.subarray(1).findIndex((end) => at < end);
+        for (let i = 0; i < dim; i++) {
+          const column = columns[expert * dim + i]!;
+          if (column >= 0 && column < size) expected[column] = made[j * dim + i]!;
+        }
+      }
+      expectSame(y.subarray(row * size, (row + 1) * size), expected, `row ${row}`);
+    }
+  });
+});
+
 /** CPUs whose kernels linear layers by expert of a target call: those that are best here, each way of WebAssembly, plain loops. */
 function cpusFor({ target }: Pick<Kernel<never>, "target">): readonly Cpu[] {
   if (target === "reference") return [scalarCpu];

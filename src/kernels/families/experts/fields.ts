@@ -59,6 +59,15 @@ export const combineExpertsFields = {
   experts: whole,
 };
 
+/**
+ * y [rows, size] = the results x [rows * topK, dim] of each row's experts at the columns [experts, dim] of these, and one less
+ * than the least of them everywhere else. Columns that y does not have are left out.
+ */
+export interface ScatterExpertsArgs extends ExpertRowsArgs {
+  readonly columns: Int32Array;
+  readonly size: number;
+}
+
 /** The matrices of all experts of a linear layer, and the kernels that multiply by one. `A`: arguments of the linear layer. */
 export interface ExpertMatrices<A> {
   /** Kernels for the rows of one expert, by the least number of rows that each serves, ascending from 1. */

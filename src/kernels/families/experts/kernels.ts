@@ -1,5 +1,5 @@
 /** Kernels of mixtures of experts. Best first: the reference fits everything and is last. */
-import { family } from "../../family.ts";
+import { family, plainFamily } from "../../family.ts";
 import {
   combineExpertsFields,
   expertRowsFields,
@@ -13,6 +13,7 @@ import {
   expertLinearPackedReference,
   expertRowsReference,
   routeReference,
+  scatterExpertsReference,
 } from "./reference.ts";
 import { expertLinearFloatWasm, expertLinearPackedWasm } from "./wasm/expert-linear.ts";
 import { combineExpertsWasm, expertRowsWasm, routeWasm } from "./wasm/router.ts";
@@ -26,6 +27,8 @@ export const combineExperts = family("combine_experts", combineExpertsFields, {
   wasm: [combineExpertsWasm],
   reference: combineExpertsReference,
 });
+/** The heads of some draft models use it, once for a token. */
+export const scatterExperts = plainFamily(scatterExpertsReference);
 /** Linear layers over rows ordered by expert; kernels of linear layers do the multiplication. */
 export const expertLinearPacked = family("expert_linear_packed", packedExpertFields, {
   wasm: [expertLinearPackedWasm],
