@@ -1,8 +1,8 @@
 /**
- * `npm run stress:drafts [-- model --prompts 200 --from 0 --tokens 40 --draft smaller --wasm]`: answers prompts with every
- * sampler option, with each kind of draft and without: texts, log probabilities, ends and counts must be the same. Models are
- * programs or checkpoints; default: the demo model, which also drafts for itself. Models with draft layers of their own use
- * these, too. `--wasm`: the WebAssembly kernels.
+ * `npm run stress:drafts [-- model --prompts 200 --from 0 --tokens 40 --draft smaller --draft-head assistant --wasm]`: answers
+ * prompts with every sampler option, with each kind of draft and without: texts, log probabilities, ends and counts must be the
+ * same. Models are programs or checkpoints; default: the demo model, which also drafts for itself. Models with draft layers of
+ * their own, or a checkpoint of them beside (`--draft-head`), use these, too. `--wasm`: the WebAssembly kernels.
  */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -20,6 +20,7 @@ const { values: options, positionals } = parseArgs({
     tokens: { type: "string", default: "40" },
     wasm: { type: "boolean", default: false },
     draft: { type: "string" },
+    "draft-head": { type: "string" },
   },
 });
 const path = positionals[0] ?? (await demoProgram());
@@ -27,7 +28,7 @@ const own = options.wasm ? { cpu: { name: "WebAssembly", features: new Set(wasmF
 /** @param {string} name */
 async function load(name) {
   if (!(await isCheckpoint(name))) return loadProgram(name, own);
-  const model = await loadCheckpoint(name);
+  const model = await loadCheckpoint(name, { draftHead: options["draft-head"] });
   const loaded = await loadCompiled(model, { ...own, contextLength: 1024 });
   await model.close();
   return loaded;
