@@ -15,7 +15,12 @@ import { hasNative } from "../src/kernels/native/rows.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { exactHost } from "./support/exact-rows.ts";
 import { temporaryFolder } from "./support/folders.ts";
-import { type HybridName, writeAssistantCheckpoint, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
+import {
+  addClusters,
+  type HybridName,
+  writeAssistantCheckpoint,
+  writeHybridCheckpoint,
+} from "./support/hybrid-checkpoint.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
 const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
@@ -32,6 +37,7 @@ const ASSISTED = "gemma4 with an assistant";
 const withMtp = { max_position_embeddings: CONTEXT, mtp_num_hidden_layers: 1 };
 await writeHybridCheckpoint(join(folder, MTP), "qwen3_5", withMtp);
 await writeAssistantCheckpoint(join(folder, "assistant"));
+await addClusters(join(folder, "assistant"), { num_centroids: 47, centroid_intermediate_top_k: 20 });
 
 const loaded: LanguageModel[] = [];
 afterAll(async () => {

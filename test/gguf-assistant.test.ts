@@ -7,14 +7,18 @@ import { loadCheckpoint, loadCompiled } from "../src/index.ts";
 import { bytesOf } from "../src/tensor.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
-import { writeAssistantCheckpoint, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
+import { addClusters, writeAssistantCheckpoint, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
+import { Random } from "./support/random.ts";
 import { expectSame } from "./support/same.ts";
 
 const folder = await temporaryFolder();
 const [target, assistant] = [join(folder, "gemma4"), join(folder, "assistant")] as const;
+/** One whose tokens lie in clusters. */
+const clustered = join(folder, "clustered");
 beforeAll(async () => {
   await writeHybridCheckpoint(target, "gemma4");
-  await writeAssistantCheckpoint(assistant);
+  for (const path of [assistant, clustered]) await writeAssistantCheckpoint(path);
+  await addClusters(clustered, { num_centroids: 47, centroid_intermediate_top_k: 5 });
 });
 
 const layerNames: Readonly<Record<string, string>> = {
@@ -47,15 +51,30 @@ interface Spelling {
   readonly architecture: string;
   /** Names of the two projections, with `*` for "pre" and "post". */
   readonly projection: string;
+  /** The folder that it is made of. */
+  readonly from?: string;
   readonly changes?: Readonly<Record<string, Metadata>>;
   readonly without?: string;
+  /** Scales of the blocks of 4 bits that the head has, beside their integers: a scale (Q4_0), or a minimum, too (Q4_1). */
+  readonly headScales?: Uint16Array;
 }
 
-async function writeAssistantGguf({ architecture, projection, changes = {}, without }: Spelling): Promise<string> {
-  const file = await openTensorFile(join(assistant, "model.safetensors"));
+/** A row of the head as a block of 32 integers of 4 bits. */
+function headBlocks(rows: number, scales: Uint16Array): Uint8Array {
+  const bytes = Uint8Array.from(new Random(3).floats(rows * 16), (value) => 256 * Math.abs(value));
+  return Buffer.concat(
+    Array.from({ length: rows }, (_, i) => Buffer.concat([bytesOf(scales), bytes.subarray(16 * i, 16 * (i + 1))])),
+  );
+}
+
+const typeOf: Readonly<Record<string, number>> = { f32: 0, i32: 26, i64: 27 };
+
+async function writeAssistantGguf(spelling: Spelling): Promise<string> {
+  const { architecture, projection, from = assistant, changes = {}, without, headScales } = spelling;
+  const file = await openTensorFile(join(from, "model.safetensors"));
   const entries: GgufEntry[] = [];
   for (const stored of file.names) {
-    const { shape, data } = await file.read(stored);
+    const { shape, data, dtype } = await file.read(stored);
     const [, layer, part = ""] = /^model\.layers\.(\d+)\.(.+)$/.exec(stored) ?? [];
     const name =
       layer === undefined
@@ -63,8 +82,15 @@ async function writeAssistantGguf({ architecture, projection, changes = {}, with
             .replace("model.embed_tokens", "token_embd")
             .replace("model.norm", "output_norm")
             .replace(/^(pre|post)_projection/, (_, which) => projection.replace("*", which))
+            .replace(/^masked_embedding\.token_ordering$/, `${projection.replace(/\*.*/, "token_ordering")}.weight`)
+            .replace(/^masked_embedding\.(?=centroids)/, projection.replace(/\*.*/, ""))
         : `blk.${layer}.${layerNames[part]}`;
-    if (name !== without) entries.push({ name, sizes: shape.toReversed(), type: 0, data: bytesOf(data) });
+    // Converters write the order as int32.
+    const [type, values] = dtype === "i64" ? ["i32", Int32Array.from(data, Number)] : [dtype, data];
+    const sizes = shape.toReversed();
+    if (name === "token_embd.weight" && headScales)
+      entries.push({ name, sizes, type: headScales.length + 1, data: headBlocks(shape[0]!, headScales) });
+    else if (name !== without) entries.push({ name, sizes, type: typeOf[type]!, data: bytesOf(values) });
   }
   await file.close();
   const own = Object.entries({ ...facts, ...changes }).map(([key, value]) => [`${architecture}.${key}`, value]);
@@ -95,11 +121,60 @@ it.each<Spelling>([
   expectSame(await guessWith(await writeAssistantGguf(spelling)), await guessWith(assistant));
 });
 
+it.each<Spelling>([
+  { ...upstream, from: clustered, changes: { centroid_top_k: 5 } },
+  {
+    ...{ architecture: "gemma4_assistant", projection: "mtp.*_projection", from: clustered },
+    changes: { centroid_top_k: 5, use_ordered_embeddings: true },
+  },
+  {
+    ...{ architecture: "gemma4_mtp", projection: "mtp_*_proj", from: clustered },
+    changes: { centroid_top_k: 5, centroid_count: 47 },
+  },
+])("$architecture with clusters of tokens", async (spelling) => {
+  const found = await guessWith(await writeAssistantGguf(spelling));
+  expectSame(found, await guessWith(clustered));
+  expect(new Set(found).size).toBe(5 * 6 + 1);
+});
+
+it.each([
+  ["Q4_0", Uint16Array.of(0x2800)],
+  ["Q4_1", Uint16Array.of(0x2800, 0xaa00)],
+])("clusters of a head of %s, which is kept as stored", async (_, headScales) => {
+  const of = { ...upstream, from: clustered, headScales };
+  const whole = await guessWith(
+    await writeAssistantGguf({ ...of, changes: { centroid_top_k: 5, use_ordered_embeddings: false } }),
+  );
+  const found = await guessWith(await writeAssistantGguf({ ...of, changes: { centroid_top_k: 5 } }));
+  const least = Math.min(...found);
+  const chosen = [...found.keys()].filter((id) => found[id] !== least);
+  expect(chosen).toHaveLength(5 * 6);
+  for (const id of chosen) expect(found[id]).toBeCloseTo(whole[id]!, 4);
+});
+
+it("one that says that it has no clusters, and one that does not say how many count", async () => {
+  const none = { ...upstream, from: clustered, changes: { use_ordered_embeddings: false } };
+  expectSame(await guessWith(await writeAssistantGguf(none)), await guessWith(assistant));
+  const found = await guessWith(await writeAssistantGguf({ ...upstream, from: clustered }));
+  expect(new Set(found).size).toBe(32 * 6 + 1);
+});
+
 it.each<[string, Omit<Spelling, "architecture" | "projection">, string]>([
   [
     "that lacks its projection",
     { without: "nextn.post_projection.weight" },
     "gemma4-assistant.gguf: expected a tensor nextn.post_projection.weight, which assistants have",
+  ],
+  ["that lacks centroids", { from: clustered, without: "nextn.centroids.weight" }, "masked_embedding.centroids.weight"],
+  [
+    "that lacks an order",
+    { from: clustered, without: "nextn.token_ordering.weight" },
+    `gemma4-assistant.gguf: does not draft for ${target}: use_ordered_embeddings: lacks tensor masked_embedding.token_ordering`,
+  ],
+  [
+    "with more clusters than there are",
+    { from: clustered, changes: { centroid_top_k: 48 } },
+    "at most num_centroids, 47",
   ],
   ["that lacks a matrix", { without: "blk.1.attn_q.weight" }, "assistant.model.layers.1.self_attn.q_proj.weight"],
   [

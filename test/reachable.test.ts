@@ -20,7 +20,7 @@ import { operators } from "../src/registry/operators.ts";
 import { modelGraphs, type targets } from "../src/tools/index.ts";
 import { lowbit } from "./support/command-line.ts";
 import { temporaryFolder } from "./support/folders.ts";
-import { hybridConfigs, mixtureConfigs } from "./support/hybrid-checkpoint.ts";
+import { assistantConfig, hybridConfigs, mixtureConfigs } from "./support/hybrid-checkpoint.ts";
 import { tinyConfig } from "./support/tiny-checkpoint.ts";
 
 type Config = Readonly<Record<string, unknown>>;
@@ -30,10 +30,13 @@ const goldens: { models: Record<string, { config: Config }> } = JSON.parse(
 );
 /** Weights with a minimum for each group. */
 const mlx: Config = { ...tinyConfig, quantization: { bits: 4, group_size: 32 } };
+/** Of an assistant's tokens. */
+const clusters: Config = { use_ordered_embeddings: true, num_centroids: 6, centroid_intermediate_top_k: 2 };
 const configs: readonly Config[] = [
   ...Object.values(goldens.models).map(({ config }) => config),
   ...Object.values(hybridConfigs),
   ...Object.values(mixtureConfigs),
+  { ...hybridConfigs.gemma4, assistant_config: { ...assistantConfig, ...clusters } },
   mlx,
 ];
 const schemes = [

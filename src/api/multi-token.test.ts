@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import {
+  addClusters,
   hybridConfigs,
+  type NamedTensors,
   writeAssistantCheckpoint,
   writeHybridCheckpoint,
 } from "../../test/support/hybrid-checkpoint.ts";
@@ -63,11 +65,12 @@ test.each(["mse", "imatrix", "gptq", "awq"] as const)("by %s", async (algorithm)
   expect(cosine(found, float)).toBeGreaterThan(0.99);
 });
 
-test("an assistant beside its model", async () => {
+test.each([false, true])("an assistant beside its model, with clusters of tokens: %s", async (hasClusters) => {
   const folder = await temporaryFolder();
   const [target, draftHead] = ["gemma4", "assistant"].map((name) => join(folder, name)) as [string, string];
   await writeHybridCheckpoint(target, "gemma4");
   await writeAssistantCheckpoint(draftHead);
+  if (hasClusters) await addClusters(draftHead, { num_centroids: 6, centroid_intermediate_top_k: 6 });
   const guesses: Float32Array[] = [];
   for (const algorithm of [null, "mse", "gptq"] as const) {
     const model = await loadCheckpoint(target, { draftHead });
@@ -125,6 +128,47 @@ test("what drafts for another model, lacks tensors or is damaged is refused, bot
   const file = join(damaged, "model.safetensors");
   writeFileSync(file, readFileSync(file).subarray(0, -100));
   await expect(loadCheckpoint(path, { draftHead: damaged })).rejects.toThrow(file);
+});
+
+test("an assistant with clusters that are none is refused, both named", async () => {
+  const folder = await temporaryFolder();
+  const gemma = join(folder, "gemma4");
+  await writeHybridCheckpoint(gemma, "gemma4");
+  const ORDER = "masked_embedding.token_ordering";
+  const CENTROIDS = "masked_embedding.centroids.weight";
+  const orderOf = (change: (order: BigInt64Array) => BigInt64Array) => (tensors: NamedTensors) => {
+    const data = change(tensors.get(ORDER)!.data as BigInt64Array);
+    tensors.set(ORDER, { dtype: "i64", shape: [data.length], data });
+  };
+  const of = (count: number, topK: number) => ({ num_centroids: count, centroid_intermediate_top_k: topK });
+  const cases: [ReturnType<typeof of>, (tensors: NamedTensors) => void, string][] = [
+    [of(6, 2), (tensors) => tensors.delete(ORDER), `lacks tensor ${ORDER}`],
+    [of(6, 2), (tensors) => tensors.delete(CENTROIDS), `lacks tensor ${CENTROIDS}`],
+    [
+      of(6, 2),
+      (tensors) => [ORDER, CENTROIDS].map((name) => tensors.delete(name)),
+      `lacks tensor ${CENTROIDS} and ${ORDER}`,
+    ],
+    [of(6, 2), orderOf((order) => order.with(3, order[2]!)), "expected each of 282 ids once but found"],
+    [of(6, 2), orderOf((order) => order.with(3, 282n)), "expected ids from 0 to 281 but found 282"],
+    [of(6, 2), orderOf((order) => order.with(3, -1n)), "expected ids from 0 to 281 but found -1"],
+    [of(6, 2), orderOf((order) => order.slice(1)), "expected an id for each of 282 tokens but found 281"],
+    [of(7, 2), () => {}, "num_centroids: expected a divisor of vocab_size, 282, but found 7"],
+    [of(6, 7), () => {}, "centroid_intermediate_top_k: expected at most num_centroids, 6, but found 7"],
+    [
+      of(6, 2),
+      (tensors) => tensors.set(CENTROIDS, { dtype: "f32", shape: [3, 32], data: new Float32Array(96) }),
+      `${CENTROIDS}: expected shape [6,32] by the config but found [3,32]`,
+    ],
+  ];
+  for (const [i, [clusters, edit, message]] of cases.entries()) {
+    const draftHead = join(folder, `${i}`);
+    await writeAssistantCheckpoint(draftHead);
+    await addClusters(draftHead, clusters, edit);
+    const refused = loadCheckpoint(gemma, { draftHead });
+    await expect(refused).rejects.toThrow(`${draftHead}: does not draft for ${gemma}: `);
+    await expect(refused).rejects.toThrow(message);
+  }
 });
 
 /** Values of a tensor that follow from its name. */

@@ -74,7 +74,7 @@ async function withHead(checkpoint: Checkpoint, path: string, pull: PullOptions)
   checkPath(path);
   const head = await opening(path, pull);
   try {
-    return withHeadOf(checkpoint, head);
+    return await withHeadOf(checkpoint, head);
   } catch (error) {
     await head.close();
     throw error;

@@ -4,7 +4,7 @@
  * larger ones, values are the keys.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { ASSISTANT_CONFIG, Assistant } from "./assistant.ts";
+import { ASSISTANT_CONFIG, Assistant, type TokenClusters } from "./assistant.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
@@ -158,6 +158,19 @@ function checkTarget(config: ConfigReader, text: ConfigReader, { hidden, vocabul
       throw new InvalidFileError(config.file, `${field}: expected ${expected}, as in the model, but found ${found}`);
 }
 
+/** Clusters of an assistant's tokens; null where its head has none. InvalidFileError for clusters of different sizes. */
+function clustersOf(config: ConfigReader, vocabulary: number): TokenClusters | null {
+  if (!config.boolean("use_ordered_embeddings", false)) return null;
+  const count = config.size("num_centroids", 2048);
+  const topK = config.size("centroid_intermediate_top_k", 32);
+  const refuse = (field: string, expected: string, found: number) => {
+    throw new InvalidFileError(config.file, `${field}: expected ${expected} but found ${found}`);
+  };
+  if (vocabulary % count !== 0) refuse("num_centroids", `a divisor of vocab_size, ${vocabulary},`, count);
+  if (topK > count) refuse("centroid_intermediate_top_k", `at most num_centroids, ${count},`, topK);
+  return { count, topK };
+}
+
 /** Builds a config's assistant: its layers read the keys and values of the last layer of their type with its own. */
 function assistantOf(config: ConfigReader, target: Target): Assistant {
   const text = withoutDirections(config.object("text_config")).withDefaults(textDefaults);
@@ -187,7 +200,9 @@ function assistantOf(config: ConfigReader, target: Target): Assistant {
       factor: "layer_scalar",
     };
   });
-  return new Assistant({ hidden: stack.hidden, backbone: target.hidden, vocabulary: target.vocabulary, layers });
+  const { vocabulary } = target;
+  const clusters = clustersOf(config, vocabulary);
+  return new Assistant({ hidden: stack.hidden, backbone: target.hidden, vocabulary, layers, clusters });
 }
 
 function readLayers(given: ConfigReader, perLayerSize: number): TransformerConfig {

@@ -1,5 +1,11 @@
 /** Checkpoint folders of some kilobytes of decoders whose layers are not alike, of random weights with the byte-level test tokenizer. */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { writeSafetensors } from "../../src/formats/safetensors-writer.ts";
+import { openTensorFile } from "../../src/formats/shards.ts";
 import { buildDecoder } from "../../src/model/architectures.ts";
+import type { Tensor } from "../../src/tensor.ts";
+import { Random } from "./random.ts";
 import { type TinyOptions, tinyConfig, writeTinyCheckpoint } from "./tiny-checkpoint.ts";
 
 const base = { ...tinyConfig, max_position_embeddings: 256, intermediate_size: 32 };
@@ -73,26 +79,27 @@ export function writeHybridCheckpoint(
   return writeDecoderCheckpoint(folder, { ...hybridConfigs[name], ...changes }, edit);
 }
 
-/** Writes the folder of a small Gemma 4 assistant that drafts for `hybridConfigs.gemma4`. */
-export async function writeAssistantCheckpoint(folder: string, changes: object = {}): Promise<void> {
-  const { gemma4 } = hybridConfigs;
-  const text = {
+/** Config of a small Gemma 4 assistant that drafts for `hybridConfigs.gemma4`. */
+export const assistantConfig = {
+  architectures: ["Gemma4AssistantForCausalLM"],
+  model_type: "gemma4_assistant",
+  backbone_hidden_size: hybridConfigs.gemma4.hidden_size,
+  text_config: {
     ...{
-      ...gemma4,
+      ...hybridConfigs.gemma4,
       hidden_size: 32,
       intermediate_size: 32,
       hidden_size_per_layer_input: 0,
       use_double_wide_mlp: false,
     },
     ...{ num_hidden_layers: 2, num_kv_shared_layers: 2, layer_types: ["sliding_attention", "full_attention"] },
-  };
-  const config = {
-    architectures: ["Gemma4AssistantForCausalLM"],
-    model_type: "gemma4_assistant",
-    backbone_hidden_size: gemma4.hidden_size,
-    text_config: text,
-    ...changes,
-  };
+  },
+};
+
+/** Writes the folder of such an assistant. */
+export async function writeAssistantCheckpoint(folder: string, changes: object = {}): Promise<void> {
+  const { gemma4 } = hybridConfigs;
+  const config = { ...assistantConfig, ...changes };
   const { slots } = buildDecoder("config.json", {
     ...gemma4,
     assistant_config: { ...config, backbone_hidden_size: gemma4.hidden_size },
@@ -100,6 +107,49 @@ export async function writeAssistantCheckpoint(folder: string, changes: object =
   const own = slots.filter(({ name }) => name.startsWith("assistant."));
   const shapes = own.map(({ name, shape }) => [name.replace("assistant.", ""), shape] as const);
   await writeTinyCheckpoint(folder, { config, shapes: new Map(shapes) });
+}
+
+/** Tensors by name. */
+export type NamedTensors = Map<string, Tensor>;
+
+/**
+ * Gives an assistant's folder clusters of tokens: centroids by chance, and an order in which tokens of all ids are mixed.
+ * `edit` changes the tensors before they are written.
+ */
+export async function addClusters(
+  folder: string,
+  clusters: { readonly num_centroids: number; readonly centroid_intermediate_top_k: number },
+  edit: (tensors: NamedTensors) => void = () => {},
+): Promise<NamedTensors> {
+  const path = join(folder, "model.safetensors");
+  const file = await openTensorFile(path);
+  const tensors: NamedTensors = new Map();
+  for (const name of file.names) tensors.set(name, await file.read(name));
+  await file.close();
+  const [tokens = 0, hidden = 0] = tensors.get("model.embed_tokens.weight")!.shape;
+  const random = new Random(8);
+  const { num_centroids: count } = clusters;
+  const keys = random.floats(tokens);
+  const order = [...keys.keys()].sort((a, b) => keys[a]! - keys[b]!);
+  const centroids = random.floats(count * hidden, 0.4);
+  tensors.set("masked_embedding.centroids.weight", { dtype: "f32", shape: [count, hidden], data: centroids });
+  tensors.set("masked_embedding.token_ordering", {
+    dtype: "i64",
+    shape: [tokens],
+    data: BigInt64Array.from(order, BigInt),
+  });
+  edit(tensors);
+  const entries = [...tensors].map(([name, { dtype, shape, data }]) => ({
+    name,
+    dtype,
+    shape,
+    data: async () => data,
+  }));
+  await writeSafetensors(path, entries);
+  const config = join(folder, "config.json");
+  const fields = JSON.parse(await readFile(config, "utf8"));
+  await writeFile(config, JSON.stringify({ ...fields, ...clusters, use_ordered_embeddings: true }));
+  return tensors;
 }
 
 /** Configs of mixtures of experts by name. */

@@ -11,6 +11,7 @@ import { ASSISTANT_CONFIG, ASSISTANT_PREFIX } from "../../model/assistant.ts";
 import { moduleOf, type WeightSlot } from "../../model/decoder.ts";
 import { architectureName } from "../../model/encoders.ts";
 import { MIMO, MULTI_TOKEN_LAYERS, MULTI_TOKEN_PREFIX, ofMimo } from "../../model/multi-token.ts";
+import { clusteredTensors } from "./clustered-head.ts";
 
 /** Whether a slot's weight is only used for drafts, so that predictions do not depend on it. */
 export function isForDrafts(name: string): boolean {
@@ -73,25 +74,21 @@ export function withoutLackingHead(checkpoint: Checkpoint, slots: readonly Weigh
 }
 
 const ASSISTANT = /^Gemma4(Unified)?AssistantForCausalLM$/;
-/** Tensors by which an assistant narrows its vocabulary down; here all its logits are computed. */
-const CLUSTERS = "masked_embedding.";
 
 /**
  * A checkpoint joined with a separate draft head: an assistant of Gemma 4, or the tensors `mtp.*` of Qwen3.5.
  * InvalidFileError, naming both, for a head that has neither.
  */
-export function withHeadOf(checkpoint: Checkpoint, head: Checkpoint): Checkpoint {
+export async function withHeadOf(checkpoint: Checkpoint, head: Checkpoint): Promise<Checkpoint> {
   const isAssistant = ASSISTANT.test(architectureName(head.config));
   if (isAssistant && !/^Gemma4/.test(architectureName(checkpoint.config)))
     throw new InvalidFileError(
       head.configFile,
       `expected what drafts for ${architectureName(checkpoint.config)} of ${checkpoint.folder} but found ${architectureName(head.config)}`,
     );
-  const shown = (name: string) => {
-    if (isAssistant) return name.startsWith(CLUSTERS) ? null : `${ASSISTANT_PREFIX}${name}`;
-    return name.startsWith(MULTI_TOKEN_PREFIX) ? name : null;
-  };
-  const own = renamedTensors(head.tensors, shown);
+  const own = isAssistant
+    ? renamedTensors(await clusteredTensors(head, checkpoint.folder), (name) => `${ASSISTANT_PREFIX}${name}`)
+    : renamedTensors(head.tensors, (name) => (name.startsWith(MULTI_TOKEN_PREFIX) ? name : null));
   if (own.names.length === 0)
     throw new InvalidFileError(
       head.folder,

@@ -1,4 +1,5 @@
-"""Makes a tiny random Gemma 4 and an assistant that drafts for it, and what transformers makes of both.
+"""Makes a tiny random Gemma 4 and assistants that draft for it, one of which has clusters of tokens, and what transformers makes of
+them.
 
     pip install torch transformers==5.24.0 safetensors
     python make.py
@@ -71,13 +72,16 @@ def random(module):
             buffer.fill_(0.75)
 
 
+def as_stored(value):
+    if not value.is_floating_point():
+        return value
+    return value.to(torch.bfloat16) if value.dim() > 1 else value.float()
+
+
 def save(module, fields, folder):
     folder.mkdir(exist_ok=True)
     tensors = {name: value for name, value in module.state_dict().items() if name != "lm_head.weight"}
-    stored = {
-        name: (value.to(torch.bfloat16) if value.dim() > 1 else value.float()).detach().contiguous().clone()
-        for name, value in tensors.items()
-    }
+    stored = {name: as_stored(value).detach().contiguous().clone() for name, value in tensors.items()}
     save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(fields, indent=2, sort_keys=True) + "\n")
 
@@ -86,31 +90,53 @@ random(model)
 random(assistant)
 clean = lambda fields: {key: value for key, value in fields.items() if not key.startswith("_") and value is not None}
 save(model, {**clean(config.to_dict()), "architectures": ["Gemma4ForCausalLM"]}, FOLDER / "model")
-fields = assistant.config.to_dict()
-fields = {**clean(fields), "text_config": clean(fields["text_config"]), "architectures": ["Gemma4AssistantForCausalLM"]}
-save(assistant, fields, FOLDER / "assistant")
+
+
+def save_assistant(module, folder):
+    fields = clean(module.config.to_dict())
+    fields = {**fields, "text_config": clean(fields["text_config"]), "architectures": ["Gemma4AssistantForCausalLM"]}
+    save(module, fields, folder)
+
+
+save_assistant(assistant, FOLDER / "assistant")
 
 with torch.no_grad():
     ids = torch.randint(3, 96, (1, 40))
     drafts = torch.randint(3, 96, (1, 3))
     output = model(ids, output_hidden_states=True, return_shared_kv_states=True)
-    hidden = output.hidden_states[-1][:, -1:]
-    made = []
-    for i in range(3):
-        embedded = model.get_input_embeddings()(drafts[:, i : i + 1])
-        after = assistant(
-            inputs_embeds=torch.cat([embedded, hidden], -1),
-            position_ids=torch.tensor([[ids.shape[1]]]),
-            shared_kv_states=output.shared_kv_states,
-        )
-        hidden = after.last_hidden_state
-        made.append(after.logits[0, 0])
+
+    def logits_by(drafter):
+        hidden = output.hidden_states[-1][:, -1:]
+        made = []
+        for i in range(3):
+            embedded = model.get_input_embeddings()(drafts[:, i : i + 1])
+            after = drafter(
+                inputs_embeds=torch.cat([embedded, hidden], -1),
+                position_ids=torch.tensor([[ids.shape[1]]]),
+                shared_kv_states=output.shared_kv_states,
+            )
+            hidden = after.last_hidden_state
+            made.append(after.logits[0, 0].tolist())
+        return made
+
+    draft_logits = logits_by(assistant)
+    # The same weights, and clusters of tokens.
+    clusters = dict(use_ordered_embeddings=True, num_centroids=12, centroid_intermediate_top_k=3)
+    clustered = Gemma4AssistantForCausalLM(Gemma4AssistantConfig(text_config=own, backbone_hidden_size=32, **clusters))
+    clustered = clustered.float().eval()
+    clustered.load_state_dict(assistant.state_dict(), strict=False)
+    masked = clustered.masked_embedding
+    masked.centroids.weight.data = (torch.randn(12, 16) / 4).to(torch.bfloat16).float()
+    masked.token_ordering = torch.randperm(96)
+    save_assistant(clustered, FOLDER / "clustered")
+    clustered_logits = logits_by(clustered)
 
 golden = {
     "origin": "make.py, transformers 5.24.0, torch 2.13.0",
     "ids": ids[0].tolist(),
     "last_logits": output.logits[0, -1].tolist(),
     "drafts": drafts[0].tolist(),
-    "draft_logits": [row.tolist() for row in made],
+    "draft_logits": draft_logits,
+    "clustered_logits": clustered_logits,
 }
 (FOLDER / "golden.json").write_text(json.dumps(golden) + "\n")
