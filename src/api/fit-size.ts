@@ -172,7 +172,7 @@ class SizeFit {
     this.#choices = schemes.length;
     this.#items = groups.flatMap((names) => {
       const configs = schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize));
-      const spans = options.target === undefined && options.ranges !== false ? spansOf(model, names) : [];
+      const spans = options.target !== "executorch" && options.ranges !== false ? spansOf(model, names) : [];
       return spans.length === 0 ? [{ names, configs }] : spans.map((rows) => ({ names, configs, rows }));
     });
   }

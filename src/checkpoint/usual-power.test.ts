@@ -9,7 +9,7 @@ import { quantizeMse } from "../quantize/mse.ts";
 import { dequantize, type QuantizedWeights } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import { calibrate } from "./calibrate/calibrate.ts";
-import { calibrationIds } from "./calibrate/walk.ts";
+import { calibrationIds, type LinearLayer, visitLinearLayers } from "./calibrate/walk.ts";
 import { beginnings, questions } from "./calibration-beginnings.ts";
 import { expectedPower } from "./expected-power.ts";
 import { loadCheckpoint } from "./load.ts";
@@ -109,5 +109,25 @@ it("is not known once reading was ended early, and read anew", async () => {
   quantize(model, [intxWeightOnly(scheme)]);
   await expect(model.importanceOf(QUERIES, AbortSignal.abort(new Error("enough")))).rejects.toThrow("enough");
   expect(await model.importanceOf(QUERIES)).not.toBeNull();
+  await model.close();
+});
+
+it("counts beside the inputs of a text, 0.3 of the exponent", async () => {
+  const model = await loadCheckpoint(checkpoint);
+  quantize(model, [sharedEmbedding({ ...scheme, algorithm: "imatrix" })]);
+  const reading = { window: 32, maxTokens: 64 };
+  const sums = new Array<number>(tinyConfig.hidden_size).fill(0);
+  const visit = async ({ name, inputs }: LinearLayer) => {
+    if (name !== "lm_head.weight") return null;
+    for (const [i, value] of inputs().data.entries()) sums[i % sums.length]! += value ** 2 / 64;
+    return null;
+  };
+  await visitLinearLayers(model, "To be, or not to be: that is the question.".repeat(8), visit, reading);
+  const usual = (await usualPower(model)).get("lm_head.weight")!;
+  const power = sums.map((value, c) => Math.exp(0.7 * Math.log(value) + 0.3 * Math.log(usual[c]!)));
+  const mean = power.reduce((sum, value) => sum + value, 0) / power.length;
+  await calibrate(model, "To be, or not to be: that is the question.".repeat(8), reading);
+  const found = (await model.importanceOf("lm_head.weight"))!;
+  for (const [c, value] of power.entries()) expect(found[c]).toBeCloseTo(value / mean + 0.1, 4);
   await model.close();
 });

@@ -19,7 +19,7 @@ import { type Correction, correctedRows } from "../stored/corrected-rows.ts";
 import { checkFiniteInputs, finiteFloats } from "../stored/finite.ts";
 import { isLearned } from "../stored/learned-codebooks.ts";
 import { quantizeTensor } from "../stored/quantize-rows.ts";
-import { damped, dividedPower, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
+import { besideUsual, damped, dividedPower, IMPORTANCE_DAMPING, TABLE_DAMPING } from "../usual-power.ts";
 import { HELD_OUT } from "./layer-inputs.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { powerFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
@@ -241,8 +241,7 @@ class Calibration {
     const { name } = layer;
     const { tiedTo, shape } = this.#model.slotWeight(name).slot;
     const isTable = config.kind === "sharedEmbedding";
-    const power = layer.power();
-    checkFiniteInputs(name, power);
+    const power = await this.#powerOf(layer);
     const { columns } = await this.#model.usual.scaling(name, this.#options.signal);
     const importance = this.#importance(power, columns, isTable ? TABLE_DAMPING : 0);
     const correction = correctsErrors(config) ? this.#correctionOf(layer, columns, isTable) : null;
@@ -315,9 +314,7 @@ class Calibration {
       logInfo(() => `${layer.name}: the text reaches this expert with no token; all errors of its weights count alike`);
       return alike();
     }
-    const power = layer.power();
-    checkFiniteInputs(layer.name, power);
-    const importance = this.#importance(power, factors);
+    const importance = this.#importance(await this.#powerOf(layer), factors);
     const hasOwnFactors = this.#activations.has(layer.name);
     const levels = await this.#levels(layer.name, config, hasOwnFactors ? null : importance);
     const rounded = await quantizeTensor(tensor, config, importance, levels);
@@ -332,6 +329,13 @@ class Calibration {
   /** Levels of a layer's codebook where it is learned from the checkpoint's weights; else null. */
   async #levels(name: string, config: QuantizationConfig, importance: Float32Array | null): Promise<Int8Array | null> {
     return isLearned(name, config) ? this.#model.levelsOf(name, config, async () => importance) : null;
+  }
+
+  /** Mean squares of a layer's inputs in the text, and of typical ones, for which weights stay good. */
+  async #powerOf(layer: LinearLayer): Promise<Float32Array> {
+    const power = layer.power();
+    checkFiniteInputs(layer.name, power);
+    return besideUsual(power, (await this.#model.usual.power(this.#options.signal)).get(layer.name));
   }
 
   /** How much errors of each column count: mean squares of the inputs, with at least this damping. */

@@ -9,7 +9,7 @@ import type { Tensor } from "../../tensor.ts";
 import type { Model } from "../model.ts";
 import { finiteFloats } from "../stored/finite.ts";
 import { quantizeTensor } from "../stored/quantize-rows.ts";
-import { dividedPower } from "../usual-power.ts";
+import { besideUsual, dividedPower } from "../usual-power.ts";
 import { scaleColumns } from "./scaling.ts";
 import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
@@ -50,11 +50,15 @@ export class Sensitivity {
   /** Mean squares of the head's inputs, where the head is the embedding, too; they count for both uses. */
   readonly #headPower: Float32Array | null;
 
+  /** Slot name of the output layer. */
+  readonly #head: string;
+
   private constructor(model: Model, walk: FloatWalk, expected: readonly Tensor[], headPower: Float32Array | null) {
     this.#model = model;
     this.#walk = walk;
     this.#expected = expected;
     this.#headPower = headPower;
+    this.#head = model.network.slots.findLast(({ role }) => role === "linear")!.name;
   }
 
   /**
@@ -100,7 +104,7 @@ export class Sensitivity {
     let done = 0;
     const named = namedTokens(this.#expected);
     const expected = this.#expected.map((logits) => logitsOf(logits, named));
-    const head = this.#model.network.slots.findLast(({ role }) => role === "linear")?.name;
+    const head = this.#head;
     const weightsOf = async (name: string) => {
       const weights = await this.#floats(name);
       return name === head ? rowsAt(weights, named) : weights;
@@ -166,16 +170,18 @@ export class Sensitivity {
     const { columns: factors } = await this.#model.usual.scaling(name);
     const { rows, columns: k, data } = factors ? scaleColumns(weights, factors) : weights;
     const tensor: Tensor = { dtype: "f32", shape: [rows, k], data };
-    const power = needsActivations(config.algorithm) && this.#power(layer, config);
+    const power = needsActivations(config.algorithm) && (await this.#power(name, layer, config));
     const importance = power ? dividedPower(power, factors) : await this.#model.importanceOf(name);
     const values = dequantize(await quantizeTensor(tensor, config, importance));
     if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % k]!;
     return values;
   }
 
-  #power(layer: LinearLayer | null, { kind }: QuantizationConfig): Float32Array | null {
-    if (kind === "sharedEmbedding") return this.#headPower;
-    return layer && layer.tokens > 0 ? layer.power() : null;
+  /** Mean squares of a layer's inputs, as `calibrate` counts them; null where the text has none. */
+  async #power(name: string, layer: LinearLayer | null, { kind }: QuantizationConfig): Promise<Float32Array | null> {
+    const isTable = kind === "sharedEmbedding";
+    const power = isTable ? this.#headPower : layer && layer.tokens > 0 ? layer.power() : null;
+    return power && besideUsual(power, (await this.#model.usual.power()).get(isTable ? this.#head : name));
   }
 
   /** Squared errors with each configuration on a sample: of a layer's outputs, or of an embedding's rows. */
