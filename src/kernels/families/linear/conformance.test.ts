@@ -53,8 +53,8 @@ const cpu = machine();
 /** The last count is for kernels that take no fewer than 32. */
 const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 75];
 const M_MAX = 75;
-/** Rows of cases with few counts: the first count that every kernel takes that reads low-bit weights. Emulated CPUs are slow. */
-const M_FEW = isEmulated ? 21 : 32;
+/** Rows of cases with few counts: the first count that every kernel takes that reads low-bit weights. */
+const M_FEW = 32;
 
 /** n, k, group size: tiles of every layout, one more and one less, primes, groups that do not divide k. */
 const shapes = [
