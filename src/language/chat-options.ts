@@ -5,11 +5,11 @@ import type { AssistantMessage, ToolChoice } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { OutputSchema } from "../text/output-schema.ts";
-import type { ChatPromptOptions } from "../text/template-input.ts";
+import type { TemplateOptions } from "../text/template-input.ts";
 import { ResultStream } from "./result-stream.ts";
 
 /** How messages become a prompt. */
-export interface EncodeChatOptions extends Omit<ChatPromptOptions, "thinking"> {
+export interface EncodeChatOptions extends TemplateOptions {
   /**
    * Whether the model thinks before it answers, for models that can do both. With `budget`, thinking ends after that many
    * tokens. Default: what the chat template does.

@@ -15,14 +15,18 @@ import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-templa
 import { inTakenOrder, TemplateTurns, textOf } from "./template-turns.ts";
 import { hasChannels, templateVariables, thinkingSwitches } from "./thinking.ts";
 
-/** Options of a conversation's prompt. */
-export interface ChatPromptOptions {
+/** Options of a conversation's template. */
+export interface TemplateOptions {
   /** Tools that the model may call. Default none. */
   readonly tools?: readonly Tool[] | undefined;
-  /** Whether the model thinks before it answers, for templates with such a switch. Default: the template's own. */
-  readonly thinking?: boolean | undefined;
   /** Further variables of the chat template, such as `reasoning_effort`. */
   readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Options of a conversation's prompt. */
+export interface ChatPromptOptions extends TemplateOptions {
+  /** Whether the model thinks before it answers, for templates with such a switch. Default: the template's own. */
+  readonly thinking?: boolean | undefined;
 }
 
 /** Input of a chat template. */
