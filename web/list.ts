@@ -5,7 +5,7 @@ import { button, element, find, say } from "./dom.ts";
 interface ListActions {
   open(id: string): unknown;
   /** Called when a conversation is not as it was: its new title, or null when it is gone. */
-  changed(id: string, title: string | null): unknown;
+  changed(id: string, title: string | null): Promise<void>;
 }
 
 /** Shows the conversations that are kept; `current` is the one that is open. */
@@ -56,7 +56,7 @@ async function rename(store: ConversationStore, id: string, { changed }: ListAct
   const title = await ask({ title: "Rename", text: "Title", action: "Rename", value: conversation.title });
   if (!title?.trim()) return;
   await store.put({ ...conversation, title: title.trim() });
-  changed(id, title.trim());
+  await changed(id, title.trim());
 }
 
 async function exportAs(store: ConversationStore, id: string, format: "json" | "md"): Promise<void> {
@@ -69,6 +69,6 @@ async function remove(store: ConversationStore, id: string, title: string, { cha
   const text = `“${title}” cannot be brought back afterwards.`;
   if ((await ask({ title: "Delete this conversation?", text, action: "Delete" })) === null) return;
   await store.delete(id);
-  changed(id, null);
+  await changed(id, null);
   say("Deleted");
 }

@@ -186,7 +186,15 @@ async function open(id: string | null): Promise<void> {
   input.focus();
 }
 
-async function refresh(): Promise<void> {
+let refreshed: Promise<void> = Promise.resolve();
+
+/** Shows the list as it is now, one call after the other, so that none shows an older one. */
+function refresh(): Promise<void> {
+  refreshed = refreshed.then(showTitles, showTitles);
+  return refreshed;
+}
+
+async function showTitles(): Promise<void> {
   const titles = (await page.store?.list()) ?? [];
   find("no-conversations").hidden = titles.length > 0;
   find("kept").hidden = page.store?.isKept !== false;
