@@ -4,15 +4,9 @@
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import type { ConfigFacts } from "./config-facts.ts";
 import { expertParts, sharedParts, withSharedGate } from "./expert-parts.ts";
-import {
-  assistantConfig,
-  assistantNames,
-  assistantText,
-  type ConfigFacts,
-  gemma4Config,
-  gemma4Names,
-} from "./gemma4.ts";
+import { assistantConfig, assistantNames, assistantText, gemma4Config, gemma4Names } from "./gemma4.ts";
 import { graniteHybridConfig, mambaNames, sharedMlpNames, withMamba } from "./mamba.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import { lfm2Config, lfm2Names, qwen35Config, qwen35Names, withDeltaHeads, withTaps } from "./recurrent.ts";

@@ -1,9 +1,9 @@
 /** Config of Gemma 4's GGUF files: sizes of heads, windows, RoPE and MLPs by layer, and per-layer embeddings. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
+import type { ConfigFacts } from "./config-facts.ts";
 import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
-import type { LayerFacts } from "./recurrent.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 const PATTERN = "{arch}.attention.sliding_window_pattern";
@@ -38,13 +38,6 @@ export function firstSize(metadata: GgufMetadata, key: string, most?: number): n
   if (!Number.isInteger(first) || first! < 1 || first! > (most ?? HEADS_MAX))
     throw new InvalidFileError(metadata.file, `metadata ${metadata.fullKey(key)}: expected sizes but found ${first}`);
   return first!;
-}
-
-/** Facts of a file that are read before its config is made. */
-export interface ConfigFacts extends LayerFacts {
-  readonly headDim: number;
-  /** RoPE scaling from metadata, or from a tensor of frequency divisors. */
-  readonly scaling: JsonObject | null;
 }
 
 /** Values of a key by layer, from a list or a single number. */

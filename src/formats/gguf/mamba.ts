@@ -3,7 +3,8 @@ import { InvalidFileError } from "../../errors.ts";
 import { elementCount, toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
-import { deltaSizes, type LayerFacts, listOf, required, withTaps } from "./recurrent.ts";
+import type { LayerFacts } from "./config-facts.ts";
+import { deltaSizes, listOf, required, withTaps } from "./recurrent.ts";
 
 const KV_HEADS = "{arch}.attention.head_count_kv";
 

@@ -4,9 +4,9 @@ import { toFloat32 } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
 import { type Moves, withMoves } from "../moved-weights.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import type { LayerFacts } from "./config-facts.ts";
 import { DRAFT_LAYERS_KEY, draftConfig, draftLayers, withDraftLayer } from "./draft-layer.ts";
 import type { GgufMetadata } from "./metadata.ts";
-import type { GgufTensors } from "./tensors.ts";
 
 const KV_HEADS = "{arch}.attention.head_count_kv";
 const RECURRENT = "{arch}.attention.recurrent_layers";
@@ -52,14 +52,6 @@ export function attentionSize(metadata: GgufMetadata, key: string, most: number)
       `${metadata.file}: metadata ${metadata.fullKey(key)} with ${[...sizes].slice(0, 8).join(", ") || "0"} is not supported, only one size from 1 to ${most} for all layers with attention`,
     );
   return size!;
-}
-
-/** Facts of a file that configs of its layers are made from. */
-export interface LayerFacts {
-  readonly metadata: GgufMetadata;
-  readonly tensors: GgufTensors;
-  /** Number of layers in the file. */
-  readonly layers: number;
 }
 
 /** LFM2: layers with 0 key heads are convolutions. */
