@@ -65,13 +65,18 @@ export class Assistant implements Drafter {
     this.layers = config.layers.map((layer, i) => ({ ...layer, module: `${ASSISTANT_PREFIX}model.layers.${i}` }));
   }
 
+  /** Module of the head. */
+  get #head(): string {
+    return this.#config.clusters ? CLUSTERS : HEAD;
+  }
+
   slots(): WeightSlot[] {
     const { hidden, backbone, vocabulary, clusters } = this.#config;
     return [
       ...linearSlots(INTO, hidden, 2 * backbone),
       ...linearSlots(OUT, backbone, hidden),
       vectorSlot(`${NORM}.weight`, hidden),
-      ...linearSlots(clusters ? CLUSTERS : HEAD, vocabulary, hidden),
+      ...linearSlots(this.#head, vocabulary, hidden),
       // Floats, as routers are.
       ...(clusters
         ? [matrixSlot(`${CENTROIDS}.weight`, clusters.count, hidden), vectorSlot(ORDERING, vocabulary)]
@@ -84,12 +89,12 @@ export class Assistant implements Drafter {
     const { clusters } = this.#config;
     // Before the logits, so that the calls of native kernels are one run.
     const hidden = pass.linear(states, OUT);
-    return [clusters ? this.#clusterLogits(pass, states, clusters) : pass.linear(states, HEAD), hidden];
+    return [clusters ? this.#clusterLogits(pass, states, clusters) : pass.linear(states, this.#head), hidden];
   }
 
   visit<T>(pass: DraftPass<T>, before: T): readonly T[] {
     const states = this.#states(pass, before);
-    return [pass.linear(states, OUT), pass.linear(states, this.#config.clusters ? CLUSTERS : HEAD)];
+    return [pass.linear(states, OUT), pass.linear(states, this.#head)];
   }
 
   #states<T>(pass: DraftPass<T>, before: T): T {
@@ -103,7 +108,7 @@ export class Assistant implements Drafter {
     const { vocabulary } = this.#config;
     const { ops } = pass;
     const routed = ops.route(pass.linear(x, CENTROIDS), { topK });
-    const head = pass.weight(`${CLUSTERS}.weight`);
+    const head = pass.weight(`${this.#head}.weight`);
     const parts = rowBlocks(head, vocabulary / count).map((part) => ({ weights: [part], biases: null }));
     const logits = ops.expertLinear(ops.expertRows(x, routed), { name: head.name, parts, ...routed });
     return ops.scatterExperts(logits, routed, pass.weight(ORDERING), vocabulary);
