@@ -5,7 +5,7 @@ const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.met
 
 /** Files whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
 const tidy = [
-  "src/{*,kernels/{affine,known-cpus,rows-alone,select,{families,layout}/**/!(emulated),wasm/{row-text,assembler/*}},cli/{pasted-text,progress,table},web/{arriving-file,chat,embed,gguf},{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts",
+  "src/{*,kernels/{affine,rows-alone,select,{families,layout}/**/!(emulated),wasm/{row-text,assembler/*}},cli/{pasted-text,progress,table},web/{arriving-file,chat,embed,gguf},{ai-sdk,api,compile,executorch,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**/*,checkpoint/**/!(quantize-rows),sequences/**/!(file)}.test.ts",
   "test/{gguf,gguf-experts,gguf-gemma4-experts,gguf-hybrid,golden,models-2026,multi-token,quantized,random-schemas,recurrent,rounded-inputs,save-torchao}.test.ts",
 ];
 
