@@ -28,7 +28,7 @@ const tokens = Number(options.tokens);
 const peerTokens = Number(options["peer-tokens"]);
 
 /** Where spans end; those that the tables have are named by their begin. */
-const ENDS = [512, 1500, 2000, 3072, 4096, 8192, 14000, 16000, 16384, 30720, 32768];
+const ENDS = [512, 1500, 2000, 3072, 4096, 8192, 14000, 16000, 16384, 30720, 32720];
 const REPORTED = [0, 1500, 3072, 14000, 30720];
 /** Tokens that are decoded behind a prompt. */
 const DECODED = 24;
