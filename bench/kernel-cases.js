@@ -336,7 +336,9 @@ const declared = Object.entries(cases).map(([name, { family, model }]) => {
 export const families = {
   ...Object.fromEntries(declared),
   linearA8: { make: packedLinear, packed: true },
+  linearA8Blocks: { make: packedLinear, packed: true },
   linearA8Swiglu: { make: gatedLinear, packed: true },
+  linearA8BlocksSwiglu: { make: gatedLinear, packed: true },
   linearWeightOnly: { make: (variant) => ({ ...packedLinear(variant), type: "f32" }), packed: true },
   linearFloat: { make: floatLinear, dtypes: ["f32", "f16", "bf16"] },
   embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },

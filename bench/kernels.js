@@ -82,7 +82,7 @@ const percent = (part, whole) => (part && whole ? `${((100 * part) / whole).toFi
 
 /** A line of the report. */
 function reportRow(kernel, { bytes, macs, type: wanted, what }, seconds, peaks) {
-  const type = wanted === "f32" && kernel.needs.includes("amx_bf16") ? "bf16" : wanted;
+  const type = kernel.needs.includes("amx_bf16") ? "bf16" : wanted;
   return [
     kernel.name,
     what,
