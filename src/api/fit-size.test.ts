@@ -13,6 +13,7 @@ import { formatRecipe, quantize, quantizeByRecipe } from "../checkpoint/quantize
 import { buildDecoder } from "../model/architectures.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../quantize/config.ts";
 import { parseRecipe } from "../quantize/recipe.ts";
+import { schemesOfRows } from "../quantize/scheme.ts";
 import { EagerModel } from "./eager-model.ts";
 import { exportProgram } from "./export-program.ts";
 import { fitSize } from "./fit-size.ts";
@@ -107,9 +108,14 @@ describe("a size", () => {
     await model.close();
   });
 
-  it("gives rows of a large table, which is the head, bits of their own", async () => {
+  it("gives rows of a large table, which is the head, bits by how much their tokens are used", async () => {
     const large = join(folder, "large");
-    await writeTinyCheckpoint(large, { config: { vocab_size: 4800 } });
+    // Logits of tokens 0 to 319, which the text has, are far from 0, so that some of them are likely.
+    const edit = (name: string, values: Float32Array) => {
+      const columns = values.length / 4800;
+      if (name.includes("embed_tokens")) for (let i = 0; i < 320 * columns; i++) values[i]! *= 20;
+    };
+    await writeTinyCheckpoint(large, { config: { vocab_size: 4800 }, edit });
     const model = await opened(large);
     const refusal = await fitSize(model, text, { ...reading, bytes: 1000 }).catch((error: Error) => error.message);
     const bytes = Number(/expected at least (\d+)/.exec(refusal as string)![1]) + 45_000;
@@ -118,13 +124,14 @@ describe("a size", () => {
     await exportProgram(model, file);
     expect(statSync(file).size).toBe(fitted.bytes);
     expect(fitted.bytes).toBeLessThanOrEqual(bytes);
-    const { ranges } = model.configOf("lm_head.weight")!;
-    expect(ranges!.length).toBeGreaterThan(0);
+    const parts = schemesOfRows(4800, model.configOf("lm_head.weight")!);
+    const bitsOf = (row: number) => parts.findLast(({ first }) => first <= row)!.scheme.bits;
+    expect(bitsOf(0)).toBeGreaterThan(bitsOf(4799));
     expect(model.configOf("model.embed_tokens.weight")).toBe(model.configOf("lm_head.weight"));
     const float = await loadCheckpoint(large);
     const divergence = meanDivergence([await logitsOf(float)], [await logitsOf(model)]);
-    expect(fitted.divergence).toBeGreaterThan(0.9 * divergence);
-    expect(fitted.divergence).toBeLessThan(1.1 * divergence);
+    expect(fitted.divergence).toBeGreaterThan(0.8 * divergence);
+    expect(fitted.divergence).toBeLessThan(1.2 * divergence);
     expect(fitted.divergence).toBeLessThanOrEqual(fitted.uniform?.divergence ?? Infinity);
     await float.close();
     await model.close();

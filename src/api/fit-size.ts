@@ -1,10 +1,11 @@
 /** Chooses bits and group size of every matrix of a model so that its program takes at most a number of bytes. */
 import { join } from "node:path";
 import { checkOptions, checkString, checkWhole, unexpected } from "../arguments.ts";
-import { type Choosable, type RowSpan, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
+import { type Choosable, Sensitivity } from "../checkpoint/calibrate/sensitivity.ts";
 import type { WalkOptions } from "../checkpoint/calibrate/walk.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
 import { resumeKey } from "../checkpoint/resume-key.ts";
+import type { SlotWeight } from "../checkpoint/stored/slot-weight.ts";
 import { isForDrafts } from "../checkpoint/wrappers/draft-head.ts";
 import { capture } from "../compile/capture.ts";
 import { argumentValues, type Graph, type GraphValue } from "../compile/graph.ts";
@@ -18,7 +19,8 @@ import { weightName } from "../ops/packed-constant.ts";
 import { spendBytes } from "../quantize/budget.ts";
 import { atBits } from "../quantize/codebooks.ts";
 import { makeConfig, type QuantizationConfig } from "../quantize/config.ts";
-import { type GroupSize, hasIntegerScales, type RowRange } from "../quantize/scheme.ts";
+import { type RowSpan, usedSpans } from "../quantize/row-spans.ts";
+import { type GroupSize, hasIntegerScales, RANGE_STEP, RANGES_MAX, type RowRange } from "../quantize/scheme.ts";
 import { operators } from "../registry/operators.ts";
 import { elementCount } from "../tensor.ts";
 import { checkCompiles, methodSources } from "./compile-model.ts";
@@ -146,6 +148,22 @@ type Configs = ReadonlyMap<string, QuantizationConfig>;
 /** Configurations and the bytes of the program that has them. */
 type Found = Pick<FittedSize, "bytes" | "configs">;
 
+/** Bytes of the whole file, and of each item's matrices. */
+interface Uniform {
+  readonly total: number;
+  readonly sizes: readonly number[];
+}
+
+/** A weight, or a span of its rows, to choose for. */
+interface Part extends Choosable {
+  /** The rows of each of its weights; null for all. */
+  readonly rows: RowSpan | null;
+  /** Bytes with each choice. */
+  readonly bytes: readonly number[];
+  /** Divergence with each choice, in nats a token. */
+  readonly costs: readonly number[];
+}
+
 interface Candidates {
   readonly mixed: Found | null;
   /** With the index of its bits and group size among the choices. */
@@ -158,6 +176,7 @@ class SizeFit {
   readonly #model: Model;
   readonly #options: FitSizeOptions;
   readonly #items: readonly Choosable[];
+  /** Number of pairs of bits and group size to choose from. */
   readonly #choices: number;
 
   constructor(model: Model, options: FitSizeOptions) {
@@ -170,10 +189,9 @@ class SizeFit {
       );
     const schemes = schemesFor(model, groups.flat(), options.groupSizes ?? GROUP_SIZES);
     this.#choices = schemes.length;
-    this.#items = groups.flatMap((names) => {
+    this.#items = groups.map((names) => {
       const configs = schemes.map(([bits, groupSize]) => changed(model.configOf(names[0]!)!, bits, groupSize));
-      const spans = options.target !== "executorch" && options.ranges !== false ? spansOf(model, names) : [];
-      return spans.length === 0 ? [{ names, configs }] : spans.map((rows) => ({ names, configs, rows }));
+      return { names, configs };
     });
   }
 
@@ -211,27 +229,22 @@ class SizeFit {
     const alone = await Sensitivity.of(this.#model, text, "one by one", this.#options);
     const costs = await alone.costs(this.#items, probe, this.#options.onProgress);
     const together = await Sensitivity.of(this.#model, text, "together", this.#options);
-    const sizes = this.#items.map((_, i) => uniforms.map((uniform) => uniform.sizes[i]!));
-    const mixed = this.#spend(sizes, costs, fixed);
+    const mixed = this.#spend(this.#parts(uniforms, costs, together), fixed);
     const costOf = (choice: number) => sum(costs.map((item) => item[choice]!));
     const best = fitting.reduce((best, c) => (costOf(c) < costOf(best) ? c : best), fitting[0] ?? -1);
-    const same =
-      best < 0
-        ? null
-        : { bytes: uniforms[best]!.total, configs: this.#configs(this.#items.map(() => best)), choice: best };
+    const same = best < 0 ? null : { bytes: uniforms[best]!.total, configs: this.#sameConfigs(best), choice: best };
     return { mixed, same, together };
   }
 
   /** The choice of least cost whose program fits, with left-over bytes spent; null where none fits. */
-  #spend(sizes: readonly number[][], costs: readonly number[][], fixed: number): Found | null {
+  #spend(parts: readonly Part[], fixed: number): Found | null {
     const { bytes } = this.#options;
-    const items = sizes.map((bytes, i) => ({ bytes, costs: costs[i]! }));
     let room = bytes - fixed;
     let best: { bytes: number; configs: Configs } | null = null;
     for (let round = 0; round < ROUNDS; round++) {
-      const chosen = spendBytes(items, room);
+      const chosen = spendBytes(parts, room);
       if (!chosen) break;
-      const configs = this.#configs(chosen);
+      const configs = configsOf(parts, chosen);
       const total = this.#bytesOf(configs);
       if (total <= bytes && total > (best?.bytes ?? 0)) best = { bytes: total, configs };
       room += bytes - total;
@@ -239,16 +252,8 @@ class SizeFit {
     return best;
   }
 
-  #configs(chosen: readonly number[]): Configs {
-    const parts = new Map<readonly string[], PartConfig[]>();
-    for (const [i, { names, configs, rows }] of this.#items.entries())
-      parts.set(names, [...(parts.get(names) ?? []), { rows: rows ?? null, config: configs[chosen[i]!]! }]);
-    return new Map(
-      [...parts].flatMap(([names, found]) => {
-        const config = joined(found);
-        return names.map((name) => [name, config] as const);
-      }),
-    );
+  #sameConfigs(choice: number): Configs {
+    return new Map(this.#items.flatMap(({ names, configs }) => names.map((name) => [name, configs[choice]!] as const)));
   }
 
   #bytesOf(configs: Configs): number {
@@ -256,16 +261,34 @@ class SizeFit {
     return programBytes(this.#model, compileOptions(this.#options));
   }
 
-  /** Bytes of the whole file, and of each item's matrices, when all items take choice number `choice`. */
-  #sizesOf(choice: number): { total: number; sizes: number[] } {
-    const total = this.#bytesOf(this.#configs(this.#items.map(() => choice)));
+  /**
+   * The items with their sizes and costs. Large tables and heads are divided into spans of rows: bytes by rows, costs by how
+   * much their tokens are used. Measured for each span, on few tokens, they would be mostly noise.
+   */
+  #parts(uniforms: readonly Uniform[], costs: readonly number[][], together: Sensitivity): readonly Part[] {
+    const { target, ranges = true } = this.#options;
+    const mayDivide = ranges && target !== "executorch";
+    return this.#items.flatMap((item, i) => {
+      const whole: Part = { ...item, rows: null, bytes: uniforms.map(({ sizes }) => sizes[i]!), costs: costs[i]! };
+      if (!mayDivide || !isDivided(this.#model, this.#model.slotWeight(item.names[0]!))) return [whole];
+      const shares = together.tokenShares();
+      return usedSpans(shares, SPANS, RANGE_STEP).map((rows): Part => {
+        const part = (rows.end - rows.first) / shares.length;
+        const bytes = whole.bytes.map((size) => size * part);
+        return { ...item, rows, bytes, costs: whole.costs.map((cost) => cost * rows.part) };
+      });
+    });
+  }
+
+  /** The sizes when all items take choice number `choice`. */
+  #sizesOf(choice: number): Uniform {
+    const total = this.#bytesOf(this.#sameConfigs(choice));
     const { sources } = methodSources(this.#model, compileOptions(this.#options), true);
     const graph = capture(sources[0]!, operators, this.#options.cpu ?? hostCpu());
     const bytes = constantBytes(graph);
-    const sizes = this.#items.map(({ names, rows }) => {
-      const whole = sum([...new Set(names.map(constantKey))].map((name) => bytes.get(name) ?? 0));
-      return rows ? (whole * (rows.end - rows.first)) / this.#model.slotWeight(names[0]!).slot.shape[0]! : whole;
-    });
+    const sizes = this.#items.map(({ names }) =>
+      sum([...new Set(names.map(constantKey))].map((name) => bytes.get(name) ?? 0)),
+    );
     return { total, sizes };
   }
 }
@@ -301,26 +324,35 @@ function groupsOf(model: Model): readonly (readonly string[])[] {
   return [...groups.values()];
 }
 
-/** Shares of a vocabulary, from the lowest ids on, whose rows may have bits of their own. */
-const ROW_SHARES = [0.02, 0.1, 0.3];
 /** Rows of a table are divided where there are at least so many; each part is a call of its own. */
 const ROWS_LEAST = 4096;
+/** Most parts. */
+const SPANS = RANGES_MAX + 1;
 
-/** Spans of rows of a table or head that get bits of their own; none for other matrices. */
-function spansOf(model: Model, names: readonly string[]): RowSpan[] {
-  const { slots } = model.network;
-  const head = slots.findLast(({ role }) => role === "linear")?.name;
-  const { name, role, shape } = model.slotWeight(names[0]!).slot;
-  const rows = shape[0]!;
-  if ((role !== "embedding" && name !== head) || model.isEncoder || rows < ROWS_LEAST) return [];
-  const ends = [...ROW_SHARES.map((share) => 32 * Math.round((share * rows) / 32)), rows];
-  return ends.map((end, i) => ({ first: ends[i - 1] ?? 0, end }));
+/** Whether a weight has a row for each token, and so many that spans of them get bits of their own. */
+function isDivided(model: Model, { slot: { name, role, shape } }: SlotWeight): boolean {
+  const head = model.network.slots.findLast(({ role }) => role === "linear")?.name;
+  if ((role !== "embedding" && name !== head) || model.isEncoder) return false;
+  return shape[0] === model.decoder.vocabularySize && shape[0] >= ROWS_LEAST;
 }
 
 /** The configuration of some rows of a matrix; null for all. */
 interface PartConfig {
   readonly rows: RowSpan | null;
   readonly config: QuantizationConfig;
+}
+
+/** The configurations of weights whose parts have these choices. */
+function configsOf(parts: readonly Part[], chosen: readonly number[]): Configs {
+  const found = new Map<readonly string[], PartConfig[]>();
+  for (const [i, { names, configs, rows }] of parts.entries())
+    found.set(names, [...(found.get(names) ?? []), { rows, config: configs[chosen[i]!]! }]);
+  return new Map(
+    [...found].flatMap(([names, of]) => {
+      const config = joined(of);
+      return names.map((name) => [name, config] as const);
+    }),
+  );
 }
 
 /** One configuration for a matrix whose rows have several: spans with the same are one range. */

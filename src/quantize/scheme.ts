@@ -143,7 +143,7 @@ function checkIntegerScales(caller: string, { bits, groupSize, mappingType, algo
 /** Rows of a range fill the panels of every packed layout. */
 export const RANGE_STEP = 32;
 /** Most ranges of a matrix, each of which is a call of its own. */
-const RANGES_MAX = 4;
+export const RANGES_MAX = 4;
 const RANGE_FIELDS: readonly string[] = ["rows", "bits", "groupSize", "mappingType"] satisfies (keyof RowRange)[];
 
 /** InvalidArgumentError for anything but a short list of ranges of valid schemes. */

@@ -19,16 +19,8 @@ import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } fro
 export interface Choosable {
   /** Slot names of the weights. */
   readonly names: readonly string[];
-  /** The rows of each of them that the choice is for. Absent for all. */
-  readonly rows?: RowSpan;
   /** The configurations to choose from. */
   readonly configs: readonly QuantizationConfig[];
-}
-
-/** Rows from `first` on, before `end`. */
-export interface RowSpan {
-  readonly first: number;
-  readonly end: number;
 }
 
 /** Tokens for measuring matrices one by one (`least` to `most`, fewer for larger models), and all together. */
@@ -85,6 +77,21 @@ export class Sensitivity {
     return new Sensitivity(model, walk, expected, headPower);
   }
 
+  /** How likely each token of the vocabulary is in the float model's predictions, on average: [V]. */
+  tokenShares(): Float64Array {
+    const shares = new Float64Array(this.#model.decoder.vocabularySize);
+    let count = 0;
+    for (const { data } of this.#expected)
+      for (let start = 0; start < data.length; start += shares.length, count++) {
+        const logits = (data as Float32Array).subarray(start, start + shares.length);
+        const peak = peakOf(logits);
+        const weights = logits.map((logit) => Math.exp(logit - peak));
+        const total = weights.reduce((sum, weight) => sum + weight, 0);
+        for (const [token, weight] of weights.entries()) shares[token]! += weight / total;
+      }
+    return shares.map((share) => share / count);
+  }
+
   /**
    * Costs of each item's configurations, in the items' order: divergence in nats a token. Measured for the configuration at
    * index `probe`; costs of others are estimated from their squared errors relative to its.
@@ -95,12 +102,12 @@ export class Sensitivity {
     onProgress: (doneWeights: number, totalWeights: number) => void = () => {},
   ): Promise<number[][]> {
     const costs = items.map(({ configs }) => new Array<number>(configs.length).fill(0));
-    const sizeOf = (name: string, rows?: RowSpan) => {
+    const sizeOf = (name: string) => {
       const { shape } = this.#model.slotWeight(name).slot;
-      return (rows ? rows.end - rows.first : shape[0]!) * shape[1]!;
+      return shape[0]! * shape[1]!;
     };
-    const weightsIn = ({ names, rows }: Choosable) => names.reduce((sum, name) => sum + sizeOf(name, rows), 0);
-    const total = items.reduce((sum, item) => sum + weightsIn(item), 0);
+    const weightsIn = (names: readonly string[]) => names.reduce((sum, name) => sum + sizeOf(name), 0);
+    const total = items.reduce((sum, { names }) => sum + weightsIn(names), 0);
     let done = 0;
     const named = namedTokens(this.#expected);
     const expected = this.#expected.map((logits) => logitsOf(logits, named));
@@ -112,23 +119,18 @@ export class Sensitivity {
     await this.#walk.runForked(named, async (names, fork) => {
       for (const [index, item] of items.entries()) {
         if (!item.names.includes(names[0]!)) continue;
-        const { configs, rows } = item;
+        const { configs } = item;
         const errors = new Array<number>(configs.length).fill(0);
         const found = await fork(async (name, layer) => {
           const weights = await weightsOf(name);
-          const [first, end] = rows ? rowsWithin(rows, name === head ? named : null) : [0, weights.rows];
-          const own = rowSpan(weights, first, end);
-          if (own.rows === 0) return null;
-          const found = await this.#errors(name, own, layer, configs);
-          for (const [i, error] of found.entries()) errors[i]! += error;
-          return withRows(weights, first, await this.#roundedRows(name, own, layer, configs[probe]!));
+          for (const [i, error] of (await this.#errors(name, weights, layer, configs)).entries()) errors[i]! += error;
+          return this.#roundedRows(name, weights, layer, configs[probe]!);
         });
         const measured = meanDivergence(expected, found);
         for (const [i, error] of errors.entries())
           costs[index]![i]! += errors[probe]! > 0 ? (measured * error) / errors[probe]! : 0;
-        done += names.reduce((sum, name) => sum + sizeOf(name, rows), 0);
-        const what = rows ? `${names[0]}, rows ${rows.first} to ${rows.end}` : names[0];
-        logInfo(() => `${what}: ${measured.toPrecision(3)} nats a token in ${configs[probe]!.bits} bits`);
+        done += weightsIn(names);
+        logInfo(() => `${names[0]}: ${measured.toPrecision(3)} nats a token in ${configs[probe]!.bits} bits`);
         onProgress(done, total);
       }
     });
@@ -214,22 +216,6 @@ export class Sensitivity {
 /** Rows first .. end - 1, in the matrix's memory. */
 function rowSpan({ columns, data }: Matrix, first: number, end: number): Matrix {
   return matrix(end - first, columns, data.subarray(first * columns, end * columns));
-}
-
-/** The values of a matrix with others for its rows from `first` on. */
-function withRows({ columns, data }: Matrix, first: number, rows: Float32Array): Float32Array {
-  if (rows.length === data.length) return rows;
-  const changed = data.slice();
-  changed.set(rows, first * columns);
-  return changed;
-}
-
-/** Indices, first and end, of the rows of a span among some rows by their ids, ascending; null for all rows. */
-function rowsWithin({ first, end }: RowSpan, ids: readonly number[] | null): [first: number, end: number] {
-  if (ids === null) return [first, end];
-  const from = (row: number) => ids.findIndex((id) => id >= row);
-  const [start, stop] = [from(first), from(end)].map((at) => (at < 0 ? ids.length : at));
-  return [start!, stop!];
 }
 
 /** At most `ROWS_MAX` rows, evenly from all. */
