@@ -1,8 +1,8 @@
 /**
  * What caches of int8 and int4 cost a text beside one of f16: KL divergence and perplexity of the next token, on real models'
  * own files with float activations.
- * `node bench/caches.js [--models smollm2,qwen,gemma] [--window 4096] [--tokens 4096] [--text prose|code]` → results/caches.md,
- * where a run replaces its own sections
+ * `node bench/caches.js [--models smollm2,qwen,gemma] [--caches int8,int4] [--window 4096] [--tokens 4096] [--text prose|code]` →
+ * results/caches.md, where a run replaces its own sections
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -14,6 +14,7 @@ import { digits, table, writeReport } from "./report.js";
 const { values: options } = parseArgs({
   options: {
     models: { type: "string", default: "smollm2,qwen,gemma" },
+    caches: { type: "string", default: "int8,int4" },
     /** Tokens that a prediction may look back at. */
     window: { type: "string", default: "4096" },
     /** Tokens of the text: by default one window. */
@@ -33,7 +34,7 @@ async function withCache(file, kvCache) {
   return loadCompiled(model, { contextLength: window, kvCache, cacheBytes: 2 ** 33 });
 }
 
-const TYPES = ["int8", "int4"];
+const TYPES = options.caches.split(",");
 for (const name of options.models.split(",")) {
   const { original } = await modelFiles(name);
   const [reference, ...models] = await Promise.all(["f16", ...TYPES].map((type) => withCache(original, type)));

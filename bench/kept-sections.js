@@ -5,6 +5,22 @@
 const isSection = (/** @type {string} */ text) => text.startsWith("## ");
 const titleOf = (/** @type {string} */ section) => section.split("\n", 1)[0];
 
+/** Sections of a report; none if it is of another machine. */
+function sectionsOf(/** @type {string} */ before, /** @type {string} */ machine) {
+  return before.split("\n").includes(machine) ? before.split(/\n+(?=## )/).filter(isSection) : [];
+}
+
+/**
+ * Rows of the table of a report's section, each a list of cells; none if the report is of another machine or has no such section.
+ * @param {string} before @param {string} machine @param {string} title The section's first line, with its "## ".
+ */
+export function tableRows(before, machine, title) {
+  const section = sectionsOf(before, machine).find((section) => titleOf(section) === title) ?? "";
+  const lines = section.split("\n").filter((line) => line.startsWith("|"));
+  const cells = (/** @type {string} */ line) => line.split("|").map((cell) => cell.trim());
+  return lines.slice(2).map((line) => cells(line).slice(1, -1));
+}
+
 /**
  * Sections of a report: the new ones, each in the place of the old one of its title, and old ones without a successor.
  * @param {string} before The report as it was, "" for none.
@@ -12,8 +28,9 @@ const titleOf = (/** @type {string} */ section) => section.split("\n", 1)[0];
  * @param {readonly string[]} sections New ones; those that do not begin with "## " come first, whatever was before.
  */
 export function keepSections(before, machine, sections) {
-  const isSame = before.split("\n").includes(machine);
-  const old = isSame ? before.split(/\n+(?=## )/).filter(isSection) : [];
-  const byTitle = [...old, ...sections.filter(isSection)].map((section) => [titleOf(section), section.trimEnd()]);
+  const byTitle = [...sectionsOf(before, machine), ...sections.filter(isSection)].map((section) => [
+    titleOf(section),
+    section.trimEnd(),
+  ]);
   return [...sections.filter((section) => !isSection(section)), ...new Map(byTitle).values()];
 }

@@ -3,7 +3,7 @@
  * models, with matrices quantized by us or rounded to a type of llama.cpp by its own code, from the twins themselves, on text
  * that nothing was fitted to.
  * `node bench/linears.js [--models smollm2,qwen,gemma] [--tokens 8000] [--texts prose,code] [--only Q4_K] [--keep]` →
- * results/linears.md
+ * results/linears.md, where rows of earlier runs stay
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync } from "node:fs";
@@ -15,14 +15,14 @@ import { loadCheckpoint, saveGguf } from "../dist/index.js";
 import { toFloat32 } from "../dist/tensor.js";
 import { folder, importanceFile, linearName, llamaPlace, modelFiles, texts } from "./accuracy-files.js";
 import { divergenceHead, divergenceRows, quantizeTwin } from "./accuracy-measure.js";
-import { table, writeReport } from "./report.js";
+import { rowsBefore, table, writeReport } from "./report.js";
 
 const { values: options } = parseArgs({
   options: {
     models: { type: "string", default: "smollm2,qwen,gemma" },
     texts: { type: "string", default: "prose,code" },
     tokens: { type: "string", default: "8000" },
-    /** Rows whose names have one of these in them, with ; between. */
+    /** Rows of these names, or whose names have one of these in them, with ; between. */
     only: { type: "string", default: "" },
     /** Takes files of an earlier run. */
     keep: { type: "boolean", default: false },
@@ -121,7 +121,11 @@ function readImportance(file) {
 }
 
 build();
-const wanted = (/** @type {string} */ name) => options.only.split(";").some((part) => name.includes(part));
+const wanted = (/** @type {string} */ name) =>
+  options.only.split(";").some((part) => (part in OURS ? name === part : name.includes(part)));
+const day = new Date().toISOString().slice(0, 10);
+/** What a row is of: weights and text. */
+const keyOf = (/** @type {readonly string[]} */ [, name, text]) => `${name}, ${text}`;
 const all = texts();
 const chosen = options.texts.split(",").map((name) => all[name].test);
 const sections = [];
@@ -145,14 +149,18 @@ for (const name of options.models.split(",")) {
     ["--activations", "float"],
   ).map(([, , ...figures], i) => {
     const { bits, name } = files[Math.floor(i / chosen.length)];
-    return [`${bits}`, name, ...figures];
+    return [`${bits}`, name, ...figures, day];
   });
-  sections.push(`## ${name}\n\n${table(["bits", "linear layers", ...divergenceHead.slice(2)], rows)}`);
+  const title = `## ${name}, ${options.tokens} tokens`;
+  const measured = new Set(rows.map(keyOf));
+  const kept = rowsBefore("linears", title).filter((row) => !measured.has(keyOf(row)));
+  const sorted = [...kept, ...rows].sort((a, b) => Number(b[0]) - Number(a[0]));
+  sections.push(`${title}\n\n${table(["bits", "linear layers", ...divergenceHead.slice(2), "day"], sorted)}`);
   writeReport("linears", {
     title: "Linear layers at equal bits, beside llama.cpp's types",
     command: "node bench/linears.js",
     sections: [
-      `Twins of real models (the same function, weights off every grid); activations, table and head float. llama.cpp's types and our GPTQ see the same prose: 4,096 tokens for an importance matrix, 16,384 for GPTQ, a quarter of which the model writes itself, and all of it in rows that say self. Rows that are no whole blocks of ${BLOCK} are filled with zeros for llama.cpp's types, which are not counted. ${options.tokens} tokens of other prose, and of code.`,
+      `Twins of real models (the same function, weights off every grid); activations, table and head float. llama.cpp's types and our GPTQ see the same prose: 4,096 tokens for an importance matrix, 16,384 for GPTQ, a quarter of which the model writes itself, and all of it in rows that say self. Rows that are no whole blocks of ${BLOCK} are filled with zeros for llama.cpp's types, which are not counted. What is measured are tokens of other prose, and as many of code.`,
       ...sections,
     ],
     isPartial: true,

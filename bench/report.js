@@ -4,7 +4,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { hostCpu } from "../dist/index.js";
-import { keepSections } from "./kept-sections.js";
+import { keepSections, tableRows } from "./kept-sections.js";
 
 /** A Markdown table with columns padded alike. @param {readonly string[]} head @param {readonly (readonly string[])[]} rows */
 export function table(head, rows) {
@@ -43,12 +43,22 @@ function fileOf(name) {
   return widest === "amx_int8" ? `${name}.md` : `${name}-${widest.replace("_", "-")}.md`;
 }
 
+/** The report as an earlier run wrote it, "" for none. */
+function reportBefore(/** @type {string} */ name) {
+  const file = new URL(`./results/${fileOf(name)}`, import.meta.url);
+  return existsSync(file) ? readFileSync(file, "utf8") : "";
+}
+
+/** Rows that a report of this kind of machine has in a section already, for a run that measures others. */
+export const rowsBefore = (/** @type {string} */ name, /** @type {string} */ title) =>
+  tableRows(reportBefore(name), machine(), title);
+
 /** Prints a report and writes it to bench/results/<name>.md, whose other sections stay where it `isPartial`. */
 export function writeReport(name, { title, command, sections, isPartial = false }) {
   const folder = new URL("./results/", import.meta.url);
   mkdirSync(folder, { recursive: true });
   const file = new URL(fileOf(name), folder);
-  const before = isPartial && existsSync(file) ? readFileSync(file, "utf8") : "";
+  const before = isPartial ? reportBefore(name) : "";
   const text = [`# ${title}`, origin(command), ...keepSections(before, machine(), sections)].join("\n\n");
   writeFileSync(file, `${text}\n`);
   console.log(`\n${text}\n\nwritten to ${fileURLToPath(file)}`);

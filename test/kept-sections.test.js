@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { keepSections } from "../bench/kept-sections.js";
+import { keepSections, tableRows } from "../bench/kept-sections.js";
 
 const machine = "- CPU: one, 2 cores";
 const report = (/** @type {string[]} */ ...sections) => ["# Speed", machine, ...sections].join("\n\n").concat("\n");
@@ -15,4 +15,17 @@ it("keeps nothing of another machine, or of no report", () => {
     "## Load\n\nnew",
   ]);
   expect(keepSections("", machine, ["## Load\n\nnew"])).toEqual(["## Load\n\nnew"]);
+});
+
+it("reads the rows of a section's table", () => {
+  const before = report(
+    "## a\n\nSaid.\n\n| bits | name |\n| - | - |\n| 4   | x |\n| 3.5 |   |",
+    "## b\n\n| h |\n| - |\n| 1 |",
+  );
+  expect(tableRows(before, machine, "## a")).toEqual([
+    ["4", "x"],
+    ["3.5", ""],
+  ]);
+  expect(tableRows(before, machine, "## c")).toEqual([]);
+  expect(tableRows(before, "- CPU: another", "## a")).toEqual([]);
 });
