@@ -15,9 +15,9 @@ namespace {
 constexpr uint32_t kRows = 16, kPairRows = 32;
 // Columns of k per tile.
 constexpr uint32_t kStep = 32;
-// Most rows that share weights as bf16: further rows convert them again. And most steps of k whose weights are converted
-// at once: they fit the second-level cache. With a third of these steps, sums are loaded and stored three times as often,
-// which took 5 to 10 % longer.
+// Most rows that share weights as bf16: further rows convert them again. And most steps of k whose weights are
+// converted at once: they fit the second-level cache. With a third of these steps, sums are loaded and stored three
+// times as often, which took 5 to 10 % longer.
 constexpr uint32_t kRowsMax = 256, kStepsMax = 64;
 // Most panels of a tile of work. They are multiplied in pairs.
 constexpr uint32_t kPanelsMax = 8;
