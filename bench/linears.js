@@ -146,7 +146,8 @@ for (const name of options.models.split(",")) {
     twin,
     chosen,
     options.tokens,
-    ["--activations", "float"],
+    // Ours are programs with float activations, which take no such option.
+    files.some(({ file }) => file.endsWith(".gguf")) ? ["--activations", "float"] : [],
   ).map(([, , ...figures], i) => {
     const { bits, name } = files[Math.floor(i / chosen.length)];
     return [`${bits}`, name, ...figures, day];
