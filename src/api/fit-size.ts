@@ -268,12 +268,14 @@ class SizeFit {
   #parts(uniforms: readonly Uniform[], costs: readonly number[][], together: Sensitivity): readonly Part[] {
     const { target, ranges = true } = this.#options;
     const mayDivide = ranges && target !== "executorch";
+    const isTable = ({ names }: Choosable) => isDivided(this.#model, this.#model.slotWeight(names[0]!));
+    const tables = new Set(mayDivide ? this.#items.filter(isTable) : []);
+    const spans = tables.size > 0 ? usedSpans(together.tokenShares(), SPANS, RANGE_STEP) : [];
     return this.#items.flatMap((item, i) => {
       const whole: Part = { ...item, rows: null, bytes: uniforms.map(({ sizes }) => sizes[i]!), costs: costs[i]! };
-      if (!mayDivide || !isDivided(this.#model, this.#model.slotWeight(item.names[0]!))) return [whole];
-      const shares = together.tokenShares();
-      return usedSpans(shares, SPANS, RANGE_STEP).map((rows): Part => {
-        const part = (rows.end - rows.first) / shares.length;
+      if (!tables.has(item)) return [whole];
+      return spans.map((rows): Part => {
+        const part = (rows.end - rows.first) / spans.at(-1)!.end;
         const bytes = whole.bytes.map((size) => size * part);
         return { ...item, rows, bytes, costs: whole.costs.map((cost) => cost * rows.part) };
       });

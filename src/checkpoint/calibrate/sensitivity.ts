@@ -81,14 +81,10 @@ export class Sensitivity {
   tokenShares(): Float64Array {
     const shares = new Float64Array(this.#model.decoder.vocabularySize);
     let count = 0;
-    for (const { data } of this.#expected)
-      for (let start = 0; start < data.length; start += shares.length, count++) {
-        const logits = (data as Float32Array).subarray(start, start + shares.length);
-        const peak = peakOf(logits);
-        const weights = logits.map((logit) => Math.exp(logit - peak));
-        const total = weights.reduce((sum, weight) => sum + weight, 0);
-        for (const [token, weight] of weights.entries()) shares[token]! += weight / total;
-      }
+    for (const { weights, total } of predictionsOf(this.#expected)) {
+      for (const [token, weight] of weights.entries()) shares[token]! += weight / total;
+      count++;
+    }
     return shares.map((share) => share / count);
   }
 
@@ -233,26 +229,33 @@ function rowsAt({ columns, data }: Matrix, rows: readonly number[]): Matrix {
   return found;
 }
 
-/**
- * Token ids that say most about changes of predictions, ascending: for each prediction, those at `NAMED` evenly spaced
- * quantiles of its distribution, which are all likely tokens and some others. `expected`: logits [1, T, V].
- */
-function namedTokens(expected: readonly Tensor[]): number[] {
-  const named = new Set<number>();
+/** Weights of all tokens in each prediction, in proportion to their probabilities, and their sum. `expected`: logits [1, T, V]. */
+function* predictionsOf(expected: readonly Tensor[]): Generator<{ weights: Float32Array; total: number }> {
   for (const { shape, data } of expected) {
     const vocabulary = shape.at(-1)!;
     for (let start = 0; start < data.length; start += vocabulary) {
       const logits = (data as Float32Array).subarray(start, start + vocabulary);
       const peak = peakOf(logits);
       const weights = logits.map((logit) => Math.exp(logit - peak));
-      const step = weights.reduce((sum, weight) => sum + weight, 0) / NAMED;
-      let [sum, next] = [0, step / 2];
-      for (let token = 0; token < vocabulary; token++) {
-        sum += weights[token]!;
-        if (sum <= next) continue;
-        named.add(token);
-        while (next < sum) next += step;
-      }
+      yield { weights, total: weights.reduce((sum, weight) => sum + weight, 0) };
+    }
+  }
+}
+
+/**
+ * Token ids that say most about changes of predictions, ascending: for each prediction, those at `NAMED` evenly spaced
+ * quantiles of its distribution, which are all likely tokens and some others. `expected`: logits [1, T, V].
+ */
+function namedTokens(expected: readonly Tensor[]): number[] {
+  const named = new Set<number>();
+  for (const { weights, total } of predictionsOf(expected)) {
+    const step = total / NAMED;
+    let [sum, next] = [0, step / 2];
+    for (let token = 0; token < weights.length; token++) {
+      sum += weights[token]!;
+      if (sum <= next) continue;
+      named.add(token);
+      while (next < sum) next += step;
     }
   }
   return [...named].sort((a, b) => a - b);
