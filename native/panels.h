@@ -18,6 +18,8 @@ struct Panels {
   bool f16_scales, has_zeros, has_bias, has_levels;
   // Whether groups have minima; and whether they have minima or zero points. Minima exclude zero points and codebooks.
   bool has_minima, has_offsets;
+  // Zero point of groups whose integer scale is odd, where zero points are not stored; else 0.
+  int8_t odd_zero;
   // Whether no scale is negative.
   bool positive_scales;
   int8_t levels[16];
@@ -38,6 +40,7 @@ struct Panels {
   size_t panel_bytes;
   uint32_t panel_count;
 
+  bool stores_zeros() const { return has_zeros && odd_zero == 0; }
   uint32_t padded_k() const { return groups * group_length; }
   // Weights that share a scale, with and without padding, and the number of such groups along k.
   uint32_t part_size() const { return group_size / parts; }
@@ -70,7 +73,7 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   w.front_bytes = static_cast<uint32_t>(round_up(factor_bytes, 64));
   w.minima_offset = rows * w.parts * w.scale_bytes;
   w.zeros_offset = w.minima_offset * (w.has_minima ? 2 : 1);
-  w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
+  w.vectors_offset = w.zeros_offset + (w.stores_zeros() ? rows : 0);
   w.group_bytes = w.vectors_offset + rows * w.group_length * w.bits / 8;
   w.correction_offset = w.groups * w.group_bytes;
   w.bias_offset = w.correction_offset + 4 * rows;
@@ -101,6 +104,7 @@ static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) 
   w.has_bias = u16(10) & 2;
   w.has_levels = u16(10) & 4;
   w.has_minima = u16(10) & 8;
+  w.odd_zero = u16(10) & 16 ? static_cast<int8_t>(bytes[56]) : 0;
   w.positive_scales = bytes[15] == 1;
   w.n = n;
   w.k = u32(20);

@@ -41,6 +41,11 @@ export interface WeightSpec {
    * floats times a float32 factor for each row.
    */
   readonly scaleDType: ScaleDType | FactoredScale;
+  /**
+   * Zero point of groups whose integer scale is odd; that of the others is 0. So a codebook is shifted or not, as in
+   * ik_llama.cpp's IQ4_KS, and zero points take no bytes. -128..127; absent, zero points are stored.
+   */
+  readonly oddZero?: number;
 }
 
 /**
@@ -73,6 +78,11 @@ export function groupCount(spec: { k: number; groupSize: number }): number {
 /** Number of factors of a row with one-byte scales: one for e4m3, one for each `SUPER_GROUP` weights for integers. */
 export function superGroupCount({ k, scaleDType }: Pick<WeightSpec, "k" | "scaleDType">): number {
   return scaleDType === "e4m3" ? 1 : Math.ceil(k / SUPER_GROUP);
+}
+
+/** Whether zero points are stored, rather than told by the parity of integer scales. */
+export function storesZeros({ hasZeros, oddZero }: Pick<WeightSpec, "hasZeros" | "oddZero">): boolean {
+  return hasZeros && oddZero === undefined;
 }
 
 /** Whether scales have one byte and factors. */

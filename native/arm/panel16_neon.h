@@ -50,6 +50,11 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
     const int32x4_t z = vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)))));
     return vmulq_n_s32(vaddq_s32(z, vdupq_n_s32(offset)), factor);
   }
+  // `odd` where a byte is odd, else `even`.
+  static Ints odd_ints(const uint8_t* bytes, int32_t odd, int32_t even) {
+    const uint32x4_t is_odd = vtstq_s32(scaled_zeros(bytes, 0, 1), vdupq_n_s32(1));
+    return vbslq_s32(is_odd, vdupq_n_s32(odd), vdupq_n_s32(even));
+  }
   static Floats zero_floats() { return vdupq_n_f32(0); }
   static Floats broadcast(float v) { return vdupq_n_f32(v); }
   static Floats to_floats(Ints v) { return vcvtq_f32_s32(v); }

@@ -338,8 +338,12 @@ inline float32x4_t quad_offsets(const Panels& w, const QuadPlace& place, float32
 inline uint32_t set_of(const Panels& w, uint32_t c) { return w.parts == 2 ? c / 16 : 0; }
 
 // Zero points of four rows.
-inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t quad) {
-  return load4_integers(group + w.zeros_offset + 4 * quad);
+inline float32x4_t quad_zeros(const Panels& w, const QuadPlace& place) {
+  if (w.odd_zero == 0) return load4_integers(place.group + w.zeros_offset + 4 * place.quad);
+  uint32_t four;
+  memcpy(&four, place.group + kPanelRows * place.set + 4 * place.quad, 4);
+  const uint8x8_t odd = vreinterpret_u8_u32(vdup_n_u32(four & 0x01010101));
+  return vmulq_n_f32(vcvtq_f32_u32(vmovl_u16(vget_low_u16(vmovl_u8(odd)))), w.odd_zero);
 }
 
 // Stores y = x_scale * (total - x_zero * correction) + bias of the four columns of a quad, as far as they exist.

@@ -72,7 +72,7 @@ inline LOWBIT_INLINE void add_chunk(const Panels& w, const uint8_t* group, const
     each_index<kQuads>([&](auto quad) LOWBIT_INLINE {
       constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
       const float factor = chunk.sum * power_of_two(first.shift - first.at);
-      values[quad] = vfmsq_n_f32(values[quad], quad_zeros(w, group, quad), factor);
+      values[quad] = vfmsq_n_f32(values[quad], quad_zeros(w, {group, 0, quad, 0}), factor);
     });
   if (chunk.has_factor)
     each_index<kQuads>([&](auto quad) LOWBIT_INLINE { values[quad] = vmulq_n_f32(values[quad], chunk.factor); });

@@ -69,7 +69,7 @@ inline void store_numbers(const Panels& w, uint32_t index, const PanelNumbers& n
       if (!has_offsets) continue;
       for (uint32_t quad = 0; quad < kQuads; quad++) {
         const QuadPlace place{group, g, quad, set};
-        const float32x4_t zeros = has_minima ? quad_offsets(w, place, scales[quad]) : quad_zeros(w, group, quad);
+        const float32x4_t zeros = has_minima ? quad_offsets(w, place, scales[quad]) : quad_zeros(w, place);
         Isa::store_scales(zeros_to + 4 * Isa::kScaleCopies * quad, vmulq_n_f32(zeros, factors[quad]));
       }
     }

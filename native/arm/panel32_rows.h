@@ -65,7 +65,7 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
         const float32x4_t scales = quad_scales(w, place);
         // Zero points, or offsets of minima.
         const float32x4_t zeros = w.has_minima  ? quad_offsets(w, place, scales)
-                                  : w.has_zeros ? quad_zeros(w, group, quad)
+                                  : w.has_zeros ? quad_zeros(w, place)
                                                 : vdupq_n_f32(0);
         for (uint32_t row = 0; row < count; row++) {
           float32x4_t sum = vcvtq_f32_s32(sums[row][quad]);

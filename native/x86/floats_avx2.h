@@ -60,6 +60,11 @@ struct FloatsAvx2 {
   static V load_integers(const int8_t* p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
   }
+  // 1 where an integer is odd, else 0.
+  static V load_odd(const int8_t* p) {
+    const __m256i words = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_cvtepi32_ps(_mm256_and_si256(words, _mm256_set1_epi32(1)));
+  }
   static void store_integers(int8_t* p, V v) {
     const __m256i whole = _mm256_cvtps_epi32(v);
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));

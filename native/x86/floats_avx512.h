@@ -54,6 +54,11 @@ struct FloatsAvx512 {
   static V load_integers(const int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
   }
+  // 1 where an integer is odd, else 0.
+  static V load_odd(const int8_t* p) {
+    const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return _mm512_maskz_mov_ps(_mm_test_epi8_mask(all, _mm_set1_epi8(1)), _mm512_set1_ps(1));
+  }
   static void store_integers(int8_t* p, V v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
   }

@@ -69,6 +69,13 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
     __m256i z = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros)));
     return _mm256_mullo_epi32(_mm256_add_epi32(z, _mm256_set1_epi32(offset)), _mm256_set1_epi32(factor));
   }
+  // `odd` where a byte is odd, else `even`.
+  static Ints odd_ints(const uint8_t* bytes, int32_t odd, int32_t even) {
+    const __m256i words = _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+    const __m256 lowest = _mm256_castsi256_ps(_mm256_slli_epi32(words, 31));
+    return _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(_mm256_set1_epi32(even)),
+                                                _mm256_castsi256_ps(_mm256_set1_epi32(odd)), lowest));
+  }
   static Floats zero_floats() { return _mm256_setzero_ps(); }
   static Floats broadcast(float v) { return _mm256_set1_ps(v); }
   static Floats to_floats(Ints v) { return _mm256_cvtepi32_ps(v); }

@@ -73,6 +73,11 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
     __m512i z = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
     return _mm512_mullo_epi32(_mm512_add_epi32(z, _mm512_set1_epi32(offset)), _mm512_set1_epi32(factor));
   }
+  // `odd` where a byte is odd, else `even`.
+  static Ints odd_ints(const uint8_t* bytes, int32_t odd, int32_t even) {
+    const __m128i all = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
+    return _mm512_mask_set1_epi32(_mm512_set1_epi32(even), _mm_test_epi8_mask(all, _mm_set1_epi8(1)), odd);
+  }
   template <bool Wide>
   static Ints dot(Ints sum, Bytes u, int32_t four) {
     return _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(four));

@@ -15,10 +15,10 @@ struct HalvedLevels {
   // One table of thresholds per step, indexed by the number of levels known to lie below; then the levels.
   __m512 tables[kSteps], levels;
 
-  explicit HalvedLevels(const int8_t* given) {
-    const Codebook<Count> codebook(given);
+  HalvedLevels(const int8_t* given, float zero) {
+    const Codebook<Count> codebook(given, zero);
     float values[kLanes] = {};
-    for (size_t i = 0; i < Count; i++) values[i] = given[i];
+    for (size_t i = 0; i < Count; i++) values[i] = given[i] - zero;
     levels = _mm512_loadu_ps(values);
     for (int step = 0; step < kSteps; step++) {
       const size_t half = Count >> (step + 1);

@@ -94,6 +94,8 @@ export interface WeightReport {
   readonly levels: readonly number[] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
+  /** Zero point of groups with odd integer scales, which shifts a codebook; null where zero points are stored, or absent. */
+  readonly oddZero: number | null;
   /** Whether groups have minima. */
   readonly hasMinima: boolean;
   /** Whether a bias is packed with the weight. */
@@ -281,6 +283,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       scaleType: matrix.scaleType,
       levels: null,
       hasZeros: false,
+      oddZero: null,
       hasMinima: false,
       hasBias: false,
       intact: verify ? (matrix.intact?.(await weight.data.read()) ?? null) : null,
@@ -294,6 +297,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       scaleType: isEmbedding ? "f32" : null,
       levels: null,
       hasZeros: isEmbedding,
+      oddZero: null,
       hasMinima: false,
       hasBias: false,
       intact: null,
@@ -314,6 +318,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
     scaleType: spec.scaleDType,
     levels: levels && [...levels],
     hasZeros: spec.hasZeros,
+    oddZero: spec.oddZero ?? null,
     hasMinima: spec.hasMinima ?? false,
     hasBias,
     intact: verify ? areIntact(parts().map((part) => verifyPacked(openPacked(part, wanted)))) : null,

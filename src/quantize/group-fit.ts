@@ -60,6 +60,13 @@ interface Sums {
   readonly squares: Float32Array;
 }
 
+/** A grid, not rounded to its stored form, and how much it reduces the squared error. */
+interface Found {
+  readonly scale: number;
+  readonly zero: number;
+  readonly score: number;
+}
+
 const makeSums = (): Sums => ({ products: new Float32Array(LANES), squares: new Float32Array(LANES) });
 
 /**
@@ -143,12 +150,24 @@ export class GroupFit {
   store(scale: number): void {
     const { scaleDType, hasLevels } = this.spec;
     if (scaleDType === "i8") {
-      const whole = this.factor === 0 ? 0 : roundHalfEven(fround(scale / this.factor));
-      this.scale = max(-INTEGER_MAX, min(INTEGER_MAX, whole)) * this.factor + 0;
+      this.scale = this.#wholeScale(scale) * this.factor + 0;
       return;
     }
     const stored = scale === 0 && hasLevels ? 0 : storedScale(abs(scale), scaleDType);
     this.scale = scale < 0 ? -stored : stored;
+  }
+
+  /** The nearest integer scale; where zero points tell parities, the nearest of the zero point's. */
+  #wholeScale(scale: number): number {
+    if (this.factor === 0) {
+      this.zero = 0;
+      return 0;
+    }
+    const quotient = fround(scale / this.factor);
+    if (this.spec.oddZero === undefined) return max(-INTEGER_MAX, min(INTEGER_MAX, roundHalfEven(quotient)));
+    const odd = this.zero === 0 ? 0 : 1;
+    const most = INTEGER_MAX - 1 + odd;
+    return 2 * roundHalfEven(fround(fround(max(-most, min(most, quotient)) - odd) / 2)) + odd;
   }
 
   /** The integer that stands for the grid's value nearest to a weight. */
@@ -157,7 +176,7 @@ export class GroupFit {
     if (this.spec.bits === 1 && this.spec.hasLevels) return value < 0 ? -1 : 0;
     if (this.scale === 0) return 0;
     const scaled = fround(value * fround(1 / this.scale));
-    if (levels) return nearestLevel(levels, scaled) + this.#lowest;
+    if (levels) return nearestLevel(levels, scaled, this.zero) + this.#lowest;
     return roundHalfEven(max(this.#lowest - this.zero, min(this.#highest - this.zero, scaled))) + this.zero;
   }
 
@@ -170,7 +189,7 @@ export class GroupFit {
   level(q: number): number {
     const { levels } = this.#trials;
     if (this.spec.bits === 1 && this.spec.hasLevels) return q < 0 ? -1 : 1;
-    return levels ? levels[q - this.#lowest]! : q - this.zero;
+    return (levels ? levels[q - this.#lowest]! : q) - this.zero;
   }
 
   /** Prepares a group for the search; returns its largest magnitude. */
@@ -206,8 +225,27 @@ export class GroupFit {
   }
 
   #search(count: number, peak: number): void {
-    if (this.spec.hasZeros) this.#tryZeros(count);
-    else this.#inverses.set(this.#trials.factors);
+    const { hasZeros, oddZero } = this.spec;
+    if (hasZeros && oddZero === undefined) this.#tryZeros(count);
+    else {
+      this.#inverses.set(this.#trials.factors);
+      this.#zeros.fill(0);
+    }
+    const found = this.#best(count);
+    const shifted = oddZero === undefined ? null : this.#bestAt(count, oddZero);
+    const { scale, zero } = shifted && shifted.score > found.score ? shifted : found;
+    this.scale = fround(scale * peak);
+    this.zero = zero;
+  }
+
+  /** The best grid with a codebook's zero point. */
+  #bestAt(count: number, zero: number): Found {
+    this.#zeros.fill(zero);
+    return this.#best(count);
+  }
+
+  /** The best grid, after one step of least squares. */
+  #best(count: number): Found {
     const { products, squares } = this.#trialSums;
     products.fill(0);
     squares.fill(0);
@@ -226,9 +264,9 @@ export class GroupFit {
     let scale = score0 > 0 ? fround(products[best]! / squares[best]!) : fround(1 / this.#inverses[best]!);
     const zero = this.#zeros[best]!;
     const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
-    if (score(product, square) > score0) scale = fround(product / square);
-    this.scale = fround(scale * peak);
-    this.zero = zero;
+    const score1 = score(product, square);
+    if (score1 > score0) scale = fround(product / square);
+    return { scale, zero, score: max(score0, score1) };
   }
 
   /** The sums over the first `count` weights for one grid. */
@@ -247,7 +285,7 @@ export class GroupFit {
   /** q - zero nearest to a scaled weight: a level of the codebook, or a whole number whose q has these bits. */
   #rounded(scaled: number, zero: number): number {
     const { levels } = this.#trials;
-    if (levels) return levels[nearestLevel(levels, scaled)]!;
+    if (levels) return levels[nearestLevel(levels, scaled, zero)]! - zero;
     return roundHalfEven(max(this.#lowest - zero, min(this.#highest - zero, scaled)));
   }
 
@@ -280,10 +318,10 @@ function storedFactor(factor: number): number {
   return near >= factor ? min(near, HALF_MAX) : f16Table()[bits + 1]!;
 }
 
-/** Index of the level nearest to a value; the lower one of two that are equally near. */
-function nearestLevel(levels: Int8Array, value: number): number {
+/** Index of the level that is nearest to a value when `zero` is subtracted; the lower one of two that are equally near. */
+function nearestLevel(levels: Int8Array, value: number, zero: number): number {
   let place = 0;
-  while (place + 1 < levels.length && value > (levels[place]! + levels[place + 1]!) / 2) place++;
+  while (place + 1 < levels.length && value > (levels[place]! + levels[place + 1]!) / 2 - zero) place++;
   return place;
 }
 

@@ -1,6 +1,6 @@
 /** Codebooks learned from weights: k-means of the weights, each divided by the scale of its group. */
 import { dequantize, groupCount, type QuantizedWeights } from "../quantized.ts";
-import { codebooks } from "./codebooks.ts";
+import { codebooks, learnedLevelMax } from "./codebooks.ts";
 
 /** Rows of a matrix [n, k], and the importance of errors in each of its columns; null if all count alike. */
 export interface LevelSample {
@@ -16,15 +16,10 @@ export type RoundSample = (sample: LevelSample, levels: Int8Array) => Promise<Qu
 /** Number of iterations; later ones gain less than a thousandth. */
 const TURNS = 8;
 /**
- * Largest magnitude of a level. Levels of at most 63 have 7 bits when they are made unsigned, which WebAssembly multiplies
- * faster. Those of 4 bits lie too close together around 0 for that: means that are rounded by up to half a level there are off
- * in the same way in many weights (KL 0.184 and 0.147 with levels up to 127, on SmolLM2-135M).
- */
-const levelMax = (bits: number) => (bits < 4 ? 63 : 127);
-
-/**
  * Learns 2^bits rising levels that minimize the sum of importance * error^2 of sample weights; their largest magnitude is 63,
- * or 127 for 4 bits. Each iteration quantizes the samples with the levels, which chooses scales and integers; then each level
+ * or 127 for 4 bits: levels of at most 63 have 7 bits when they are made unsigned, which WebAssembly multiplies faster. Those
+ * of 4 bits lie too close together around 0 for that: means that are rounded by up to half a level there are off in the same
+ * way in many weights (KL 0.184 and 0.147 with levels up to 127, on SmolLM2-135M). Each iteration quantizes the samples with the levels, which chooses scales and integers; then each level
  * becomes the mean of its weights in units of their scales, weighted by importance times the square of the scale. It begins
  * with `codebooks` and returns the best levels that it saw.
  */
@@ -33,7 +28,7 @@ export async function learnLevels(
   bits: number,
   round: RoundSample,
 ): Promise<Int8Array> {
-  let levels = scaled(Array.from(codebooks[bits]!), levelMax(bits));
+  let levels = scaled(Array.from(codebooks[bits]!), learnedLevelMax(bits));
   let best = levels;
   let least = Number.POSITIVE_INFINITY;
   const tried = new Set<string>();
@@ -67,16 +62,17 @@ class LevelSums {
   }
 
   add({ n, k, values, importance }: LevelSample, weights: QuantizedWeights): void {
-    const { qvals, scales, groupSize } = weights;
+    const { qvals, scales, zeros, groupSize } = weights;
     const groups = groupCount(weights);
     const rounded = dequantize(weights);
     for (let r = 0, i = 0; r < n; r++)
       for (let c = 0; c < k; c++, i++) {
         const counts = importance ? importance[c]! : 1;
-        const scale = scales[r * groups + Math.floor(c / groupSize)]!;
+        const group = r * groups + Math.floor(c / groupSize);
+        const [scale, zero] = [scales[group]!, zeros?.[group] ?? 0];
         const difference = values[i]! - rounded[i]!;
         this.error += counts * difference * difference;
-        this.#products[qvals[i]! + this.#offset]! += counts * scale * values[i]!;
+        this.#products[qvals[i]! + this.#offset]! += counts * scale * (values[i]! + zero * scale);
         this.#counts[qvals[i]! + this.#offset]! += counts * scale * scale;
       }
   }
@@ -86,7 +82,7 @@ class LevelSums {
     const means = Array.from(before, (level, i) =>
       this.#counts[i]! > 0 ? this.#products[i]! / this.#counts[i]! : level,
     );
-    const after = scaled(means, levelMax(Math.log2(before.length)));
+    const after = scaled(means, learnedLevelMax(Math.log2(before.length)));
     return after.every((level, i) => i === 0 || level > after[i - 1]!) ? after : before;
   }
 }

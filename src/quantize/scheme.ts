@@ -2,7 +2,7 @@
 import { shown } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { FactoredScale, ScaleDType, WeightSpec } from "../quantized.ts";
-import { atBits, codebooks, PAIRED_BITS } from "./codebooks.ts";
+import { atBits, codebooks, FIXED_LEVEL_MAX, learnedLevelMax, oddZeroOf, PAIRED_BITS } from "./codebooks.ts";
 
 /** How a range of floats is mapped to integers, with TorchAO's names and meanings, or to the levels of a codebook. */
 export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric", "codebook", "kmeans"] as const;
@@ -194,17 +194,25 @@ function checkName(caller: string, field: string, value: unknown, allowed: reado
     throw new InvalidArgumentError(`${caller}: ${field} must be one of ${allowed.join(", ")}, got ${shown(value)}`);
 }
 
+/** Zero point of groups with odd integer scales, which codebooks with integer scales have. */
+function oddZeroOfScheme({ bits, mappingType, scaleDType }: Scheme): number | undefined {
+  if (scaleDType !== "i8" || !hasCodebook(mappingType)) return undefined;
+  return oddZeroOf(bits, mappingType === "kmeans" ? learnedLevelMax(bits) : FIXED_LEVEL_MAX);
+}
+
 /** Describes the quantized weights [n, k] of a valid scheme, without any values. */
 export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & Pick<Scheme, "scaleDType"> {
   const { bits, groupSize, mappingType, scaleDType } = scheme;
-  const hasZeros = mappingType === "asymmetric";
+  const isAsymmetric = mappingType === "asymmetric";
+  const oddZero = oddZeroOfScheme(scheme);
   return {
     bits,
     n,
     k,
     groupSize: groupSize === "axis" ? k : scaleDType === "i8" ? groupSize : Math.min(groupSize, k),
-    hasZeros,
-    hasLevels: hasCodebook(mappingType) || (bits === 1 && !hasZeros),
+    hasZeros: isAsymmetric || oddZero !== undefined,
+    hasLevels: hasCodebook(mappingType) || (bits === 1 && !isAsymmetric),
     scaleDType,
+    ...(oddZero !== undefined && { oddZero }),
   };
 }

@@ -54,6 +54,8 @@ export interface RandomWeightsOptions {
   readonly narrowLevels?: boolean;
   readonly scaleDType?: WeightSpec["scaleDType"];
   readonly minima?: boolean;
+  /** Zero point of groups with odd scales, where scales are integers. */
+  readonly oddZero?: number;
   /** Scales are 1/2, 1 or 2, and minima multiples of 1/2, so that products with integers are exact. */
   readonly exactScales?: boolean;
 }
@@ -70,6 +72,8 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
   { scaleDType: "i8" },
   { minima: true, scaleDType: "i8" },
   { levels: true, scaleDType: "i8" },
+  { levels: true, scaleDType: "i8", oddZero: -20 },
+  { levels: true, narrowLevels: true, scaleDType: "i8", oddZero: 5 },
   { levels: true, narrowLevels: true, scaleDType: "f16" },
   { levels: true, scaleDType: "e4m3" },
 ];
@@ -78,6 +82,7 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
 export function randomWeights(random: Random, options: RandomWeightsOptions): QuantizedWeights {
   const { n, k, bits, groupSize, zeros = false, levels = false, scaleDType = "f32" } = options;
   const { minima = false, exactScales = false } = options;
+  const oddZero = scaleDType === "i8" ? options.oddZero : undefined;
   const most = options.narrowLevels ? 63 : 127;
   const low = -(2 ** (bits - 1));
   const high = -low - 1;
@@ -87,7 +92,9 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
     return values;
   };
   const form = minima && { hasMinima: true };
-  const spec = { n, k, bits, groupSize, hasZeros: zeros, hasLevels: levels, scaleDType, ...form };
+  const odd = oddZero !== undefined && { oddZero };
+  const hasZeros = zeros || oddZero !== undefined;
+  const spec = { n, k, bits, groupSize, hasZeros, hasLevels: levels, scaleDType, ...form, ...odd };
   const count = n * groupCount(spec);
   const scale = () => {
     if (exactScales) return random.pick([0.5, 1, 2]);
@@ -104,12 +111,25 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
     ...spec,
     qvals: integers(n * k),
     scales: scales.values,
-    zeros: zeros ? integers(count) : null,
+    zeros: zeros ? integers(count) : oddZero === undefined ? null : zerosOf(spec, scales, oddZero),
     levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-most - 1, most)) : null,
     ...(scales.factors && { superScales: scales.factors }),
     ...(minima && { minima: least.values }),
     ...(minima && least.factors && { superMinima: least.factors }),
   };
+}
+
+/** Zero points that the parities of integer scales tell. */
+function zerosOf(
+  { n, k, groupSize, ...spec }: WeightSpec,
+  { values, factors }: ReturnType<typeof products>,
+  oddZero: number,
+): Int8Array {
+  const [groups, supers] = [groupCount({ k, groupSize }), superGroupCount({ k, ...spec })];
+  return Int8Array.from({ length: n * groups }, (_, i) => {
+    const factor = factors![Math.floor(i / groups) * supers + Math.floor(((i % groups) * groupSize) / SUPER_GROUP)]!;
+    return factor !== 0 && Math.abs(Math.round(values[i]! / factor)) % 2 === 1 ? oddZero : 0;
+  });
 }
 
 /** Integers times float16 factors for the groups of weights, or e4m3 numbers times floats. */

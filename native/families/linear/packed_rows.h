@@ -68,14 +68,17 @@ struct PanelRows {
         const uint32_t part = g * w.parts + i, place = i * kRows + lane;
         row.scales[part] = number(w, group, g, 0, place, lane);
         if (w.has_minima) row.minima[part] = -number(w, group, g, w.minima_offset, place, kRows + lane);
-        const int32_t zero = w.has_minima ? -(1 << (Bits - 1)) : w.has_zeros ? zero_at(w, group, lane) : 0;
+        const int32_t zero = w.has_minima ? -(1 << (Bits - 1)) : zero_at(w, group, lane, place);
         const uint32_t start = i * w.part_length();
         read_group<Bits>(w, group + w.vectors_offset, {lane, start, w.part_columns(part)}, zero,
                          row.values + g * row.group_stride + start);
       }
   }
 
-  static int32_t zero_at(const Panels& w, const uint8_t* group, uint32_t lane) {
+  // Zero point of row `lane`, whose scale is number `place` of a stored group.
+  static int32_t zero_at(const Panels& w, const uint8_t* group, uint32_t lane, uint32_t place) {
+    if (!w.has_zeros) return 0;
+    if (w.odd_zero != 0) return w.odd_zero * (group[place] & 1);
     return static_cast<int8_t>(group[w.zeros_offset + lane]);
   }
 

@@ -80,7 +80,8 @@ inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
       }
 }
 
-// A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
+// A vector of columns of a block: a panel, or part of one. `zeros` points at the zero points of the first group as they
+// are packed, or at integer scales whose parities tell them.
 struct GemmColumns {
   const uint8_t *unpacked, *scales, *zeros;
   uint32_t panel;
@@ -114,6 +115,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   const size_t stride = w.padded_k(), block_stride = rows.block_count, group_bytes = w.group_bytes;
   const uint32_t length = Short ? Columns : rows.block_length, blocks = rows.blocks;
   const bool has_zeros = w.has_zeros, has_minima = w.has_minima;
+  const int32_t odd_zero = w.odd_zero;
   const size_t next_scales = scale_stride(w);
   const int8_t* x = rows.values + row * stride;
   const BlockNumbers* numbers = rows.numbers + row * block_stride;
@@ -126,7 +128,12 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
   for (uint32_t i = 0, of_group = 0; i < block_stride; i++, numbers++) {
     Ints sum[2][Rows];
-    if (has_zeros) {
+    if (odd_zero != 0) {
+      const uint32_t set = Columns == 16 ? 16 * (i % 2) : 0;
+      for (int v = 0; v < 2; v++)
+        for (int m = 0; m < Rows; m++)
+          sum[v][m] = scaled_odd_zeros<Isa>(zeros[v] + set, odd_zero, offset, -numbers[m * block_stride].sum);
+    } else if (has_zeros) {
       for (int v = 0; v < 2; v++)
         for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -numbers[m * block_stride].sum);
     } else {
@@ -151,7 +158,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
               add_offsets<Isa>(offsets[i + m * block_stride], Isa::load_floats(scales[v] + kScaleBytes), total[v][m]);
       if (!ends) continue;
       scales[v] += next_scales;
-      zeros[v] += group_bytes;
+      if (Columns == 32 || i % 2 == 1) zeros[v] += group_bytes;
     }
   }
   store_part<Isa, Rows>(args, columns[0].panel, columns[0].part, row, total[0]);
@@ -195,7 +202,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   constexpr int kParts = 16 / Isa::kRows;
   const size_t bytes = gemm_panel_bytes(w), scales = unpacked_bytes(w);
   uint8_t* unpacked = gemm.scratch + thread * kStep * bytes;
-  const uint32_t first = tile * args.panels_per_tile;
+  const uint32_t first = tile * args.panels_per_tile, zeros = w.stores_zeros() ? w.zeros_offset : 0;
   const uint32_t last = std::min(w.panel_count, first + args.panels_per_tile);
   for (uint32_t p = first; p < last; p += kStep) {
     for (uint32_t i = 0; i < kStep && p + i < last; i++) {
@@ -207,7 +214,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
       const uint32_t panel = std::min(p + v / kParts, last - 1);
       const int part = v % kParts;
       const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
-      columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
+      columns[v] = {from, from + scales, w.panel(panel) + zeros + Isa::kRows * part, panel, part};
     }
     gemm_rows<Isa>(gemm, columns, kOffset);
   }

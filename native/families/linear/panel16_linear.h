@@ -71,7 +71,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
         for (int p = 0; p < Panels; p++)
           for (int m = 0; m < Rows; m++)
             sum[set][p][m] =
-                start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block[m] + set_block + set].sum);
+                start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block[m] + set_block + set].sum, set);
       uint32_t at = w.vectors_offset + 2 * Bits * start;
       for (uint32_t c = g * w.group_length + start, end = c + block_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {

@@ -105,7 +105,7 @@ inline LOWBIT_INLINE void add_shared(const PackedLinear& args, const SharedRun<I
   const auto begin = [&](int set, int p, int m)
                          LOWBIT_INLINE {
     return kWhole || run.begins
-               ? start_of<Isa, Bits, Levels>(w, run.group[p], part_of<Isa>(p), numbers[m * block_stride + set].sum)
+               ? start_of<Isa, Bits, Levels>(w, run.group[p], part_of<Isa>(p), numbers[m * block_stride + set].sum, set)
                : block_sums[m][p];
   };
   typename Isa::Ints sum[kSets][2][Rows];

@@ -37,10 +37,9 @@ inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words*
 // Zero points and scales of a group, one row per lane.
 template <class Isa>
 struct LaneGroup {
-  // Zero point of the weights as stored, or of levels + 128, plus the constant that `byte_floats` needs.
-  typename Isa::V zero;
-  // The second is that of the second group of 16 of a pair.
-  typename Isa::V scales[2];
+  // Zero point of the weights as stored, or of levels + 128, plus the constant that `byte_floats` needs; and scales. The
+  // second is that of the second group of 16 of a pair.
+  typename Isa::V zeros[2], scales[2];
 };
 
 // Scales of part `part` of group g, for the rows from `lane` on; not for 8-bit float scales.
@@ -52,13 +51,23 @@ inline typename Isa::V lane_scales(const Panel16& w, const uint8_t* group, uint3
   return Isa::load_integers(reinterpret_cast<const int8_t*>(group) + 16 * part + lane) * factors;
 }
 
+// Zero points of part `part` of a group, for the rows from `lane` on.
+template <class Isa>
+inline typename Isa::V lane_zeros(const Panel16& w, const uint8_t* group, uint32_t lane, uint32_t part) {
+  const int8_t* integers = reinterpret_cast<const int8_t*>(group) + lane;
+  if (w.odd_zero != 0) return Isa::load_odd(integers + 16 * part) * Isa::set(w.odd_zero);
+  return Isa::load_integers(integers + w.zeros_offset);
+}
+
 // Loads the group's numbers of the rows from `lane` on.
 template <class Isa>
 inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane) {
-  auto zero = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
-  if (w.has_zeros) zero = zero + Isa::load_integers(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
+  const auto offset = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
+  const auto zero = w.has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 0) : offset;
   const auto scales = lane_scales<Isa>(w, group, g, lane, 0);
-  return {zero, {scales, w.parts == 2 ? lane_scales<Isa>(w, group, g, lane, 1) : scales}};
+  if (w.parts == 1) return {{zero, zero}, {scales, scales}};
+  const auto second = w.has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 1) : offset;
+  return {{zero, second}, {scales, lane_scales<Isa>(w, group, g, lane, 1)}};
 }
 
 // Panels that a block of rows multiplies at once: several, whose independent sums do not wait for each other, or 1
@@ -97,6 +106,7 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
         constexpr int kRow = i / kPanelParts, kPart = panel * kPanelParts + i % kPanelParts;
         total[kRow][kPart] = Isa::multiply_add(sum[kRow][kPart], lanes[kPart].scales[set], total[kRow][kPart]);
         sum[kRow][kPart] = Isa::set(0);
+        if (set == 0) lanes[kPart].zeros[0] = lanes[kPart].zeros[1];
       });
     };
     for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
@@ -119,7 +129,7 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t l
           each_index<4>([&](auto j) LOWBIT_INLINE {
             V weight[kPanelParts];
             for (int part = 0; part < kPanelParts; part++)
-              weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[kFirst + part].zero;
+              weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[kFirst + part].zeros[0];
             for (int m = 0; m < Rows; m++) {
               const V value = Isa::set(from[m * stride + 4 * f + j]);
               for (int part = 0; part < kPanelParts; part++)
@@ -168,8 +178,9 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) 
         each_index<kFields>([&](auto f) LOWBIT_INLINE {
           auto four = unpack_words<Isa, Bits, f>(chunk);
           if constexpr (Levels) four = Isa::lookup(levels, four);
+          const auto zero = lanes.zeros[w.parts == 2 && c + 4 * f >= 16 ? 1 : 0];
           each_index<4>([&](auto j) LOWBIT_INLINE {
-            Isa::store(to, Isa::template byte_floats<j>(four) - lanes.zero);
+            Isa::store(to, Isa::template byte_floats<j>(four) - zero);
             to += kPanelColumns<Isa>;
           });
         });

@@ -35,6 +35,7 @@ struct QuantizeAffineArguments {
   // [1]
   int32_t* failed;
   size_t n, k, importances;
+  float odd_zero;
   uint32_t group_size;
   uint32_t bits;
   // A number of quantize_affine_mapping_type.
@@ -46,14 +47,14 @@ struct QuantizeAffineArguments {
   // A number of quantize_affine_algorithm.
   uint32_t algorithm;
   void* scratch;
-  static constexpr uint32_t kScalars = 9, kBuffers = 9;
+  static constexpr uint32_t kScalars = 10, kBuffers = 9;
 };
 
 template <class Visitor>
 static inline void visit_arguments(QuantizeAffineArguments& args, Visitor& each) {
   each(args.n, args.k, args.importances, args.weights, args.qvals, args.scales, args.super_scales, args.zeros,
-       args.importance, args.trials, args.levels, args.failed, args.group_size, args.bits, args.mapping_type,
-       args.scale_type, args.dtype, args.algorithm, args.scratch);
+       args.odd_zero, args.importance, args.trials, args.levels, args.failed, args.group_size, args.bits,
+       args.mapping_type, args.scale_type, args.dtype, args.algorithm, args.scratch);
 }
 
 namespace gptq_block_mapping_type {
@@ -85,6 +86,7 @@ struct GptqBlockArguments {
   // [k, k]
   const float* square;
   size_t importances, n, k;
+  float odd_zero;
   uint32_t group_size;
   uint32_t bits;
   // A number of gptq_block_mapping_type.
@@ -94,14 +96,14 @@ struct GptqBlockArguments {
   uint32_t first;
   uint32_t end;
   void* scratch;
-  static constexpr uint32_t kScalars = 9, kBuffers = 12;
+  static constexpr uint32_t kScalars = 10, kBuffers = 12;
 };
 
 template <class Visitor>
 static inline void visit_arguments(GptqBlockArguments& args, Visitor& each) {
-  each(args.importances, args.n, args.k, args.scales, args.super_scales, args.zeros, args.importance, args.trials,
-       args.levels, args.failed, args.group_size, args.bits, args.mapping_type, args.scale_type, args.qvals,
-       args.original, args.current, args.changes, args.square, args.first, args.end, args.scratch);
+  each(args.importances, args.n, args.k, args.scales, args.super_scales, args.zeros, args.odd_zero, args.importance,
+       args.trials, args.levels, args.failed, args.group_size, args.bits, args.mapping_type, args.scale_type,
+       args.qvals, args.original, args.current, args.changes, args.square, args.first, args.end, args.scratch);
 }
 
 struct QuantizePackArguments {
@@ -126,16 +128,17 @@ struct QuantizePackArguments {
   uint32_t bits;
   uint32_t scale_bytes;
   bool has_e4m3;
+  float odd_zero;
   bool has_bias;
   void* scratch;
-  static constexpr uint32_t kScalars = 12, kBuffers = 9;
+  static constexpr uint32_t kScalars = 13, kBuffers = 9;
 };
 
 template <class Visitor>
 static inline void visit_arguments(QuantizePackArguments& args, Visitor& each) {
   each(args.n, args.k, args.qvals, args.scales, OrNull{args.zeros}, OrNull{args.levels}, OrNull{args.minima},
        OrNull{args.super_scales}, OrNull{args.super_minima}, args.group_size, args.bits, args.scale_bytes,
-       args.has_e4m3, args.panels, args.negative, args.has_bias, args.scratch);
+       args.has_e4m3, args.odd_zero, args.panels, args.negative, args.has_bias, args.scratch);
 }
 
 }  // namespace lowbit

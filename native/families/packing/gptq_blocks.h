@@ -73,25 +73,28 @@ struct WholeRounding {
 
 template <size_t Count>
 struct LevelRounding {
-  explicit LevelRounding(const QuantizeArgs& args) : codebook(args.levels) {
+  explicit LevelRounding(const QuantizeArgs& args) : codebook(args.levels, 0) {
     for (size_t i = 0; i < Count; i++) all[i] = static_cast<float>(args.levels[i]);
   }
   RoundedLanes round(const Lanes& x, const GroupGrids& grids) const {
     RoundedLanes result;
     constexpr float kLowest = -static_cast<float>(Count / 2);
     for (size_t j = 0; j < kLanes; j++) {
-      const float scaled = x.at[j] * grids.inverse.at[j];
-      float place = kLowest, level = codebook.lowest;
+      const float scaled = x.at[j] * grids.inverse.at[j], zero = grids.zero.at[j];
+      float place = kLowest, level = codebook.lowest - zero;
       for (size_t i = 0; i + 1 < Count; i++) {
-        place += scaled > codebook.thresholds[i] ? 1.0f : 0.0f;
-        level += scaled > codebook.thresholds[i] ? codebook.steps[i] : 0.0f;
+        const float threshold = codebook.thresholds[i] - zero;
+        place += scaled > threshold ? 1.0f : 0.0f;
+        level += scaled > threshold ? codebook.steps[i] : 0.0f;
       }
       result.q.at[j] = grids.scale.at[j] == 0 ? 0 : place;
       result.value.at[j] = level * grids.scale.at[j];
     }
     return result;
   }
-  float level(float q, float) const { return all[static_cast<int32_t>(q) + static_cast<int32_t>(Count / 2)]; }
+  float level(float q, float zero) const {
+    return all[static_cast<int32_t>(q) + static_cast<int32_t>(Count / 2)] - zero;
+  }
   Codebook<Count> codebook;
   float all[Count];
 };
@@ -170,8 +173,9 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
     }
     const Grid grid = search_at<Search>(args, values, column, thread);
     const size_t at = row * args.groups + column / args.group_size;
-    args.scales[at] = stored_scale(args, grid.scale, factor);
-    if (args.zeros) args.zeros[at] = static_cast<int8_t>(grid.zero);
+    args.scales[at] = stored_scale(args, grid, factor);
+    const bool is_zero = args.scales[at] == 0 && args.odd_zero != 0;
+    if (args.zeros) args.zeros[at] = static_cast<int8_t>(is_zero ? 0 : grid.zero);
   }
 }
 
@@ -234,7 +238,8 @@ inline void rescale_groups(const GptqArgs& args, BlockRows& rows, GroupGrids& ow
     const float before = own.scale.at[lane];
     if (before == 0 || !(curve.at[lane] > 0)) continue;
     const float factor = own.factor.at[lane];
-    const float scale = stored_scale(grids, before + slope.at[lane] / curve.at[lane], factor);
+    const Grid grid = {before + slope.at[lane] / curve.at[lane], own.zero.at[lane]};
+    const float scale = stored_scale(grids, grid, factor);
     grids.scales[(rows.row + lane) * grids.groups + first / grids.group_size] = scale;
     set_grid(own, lane, scale, own.zero.at[lane], factor);
     change.at[lane] = scale - before;

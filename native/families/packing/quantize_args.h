@@ -32,6 +32,8 @@ struct QuantizeArgs {
   float* super_scales;
   // Null without zero points.
   int8_t* zeros;
+  // Zero point of a codebook's groups with odd integer scales; 0 for none.
+  float odd_zero;
   // Weights of columns in the squared error; null: all count alike.
   const float* importance;
   // trials: candidates of the search. levels: of a codebook.
@@ -70,7 +72,8 @@ void set_scheme(QuantizeArgs& args, const Given& given) {
   args.qvals = given.qvals;
   args.scales = given.scales;
   args.super_scales = given.super_scales;
-  args.zeros = args.mapping == Mapping::kAsymmetric ? given.zeros : nullptr;
+  args.odd_zero = given.odd_zero;
+  args.zeros = args.mapping == Mapping::kAsymmetric || args.odd_zero != 0 ? given.zeros : nullptr;
   args.importance = given.importances > 0 ? given.importance : nullptr;
   args.trials = given.trials;
   args.levels = given.levels;

@@ -38,15 +38,15 @@ struct WholeLevels {
   }
 };
 
-// A codebook: its lowest level, the steps from each level to the next, and the thresholds above which the next is
-// nearer.
+// A codebook minus a zero point: its lowest level, the steps from each level to the next, and the thresholds above which
+// the next is nearer.
 template <size_t Count>
 struct Codebook {
   float lowest, steps[Count - 1], thresholds[Count - 1];
-  explicit Codebook(const int8_t* levels) : lowest(levels[0]) {
+  Codebook(const int8_t* levels, float zero) : lowest(levels[0] - zero) {
     for (size_t i = 0; i + 1 < Count; i++) {
       steps[i] = static_cast<float>(levels[i + 1] - levels[i]);
-      thresholds[i] = static_cast<float>(levels[i] + levels[i + 1]) / 2;
+      thresholds[i] = static_cast<float>(levels[i] + levels[i + 1]) / 2 - zero;
     }
   }
 };
@@ -55,7 +55,7 @@ struct Codebook {
 template <size_t Count>
 struct SummedLevels {
   const Codebook<Count> codebook;
-  explicit SummedLevels(const int8_t* levels) : codebook(levels) {}
+  SummedLevels(const int8_t* levels, float zero) : codebook(levels, zero) {}
   void round(const LaneFloats& scaled, LaneFloats& q) const {
     const LaneFloats zeros = {};
     q = zeros + codebook.lowest;
@@ -163,10 +163,10 @@ inline Grid search_signs(const SearchedGroup& group) {
   return {mean > 0 ? mean : 0, 0};
 }
 
-// Lane of the best candidate, and its scale after one least-squares step.
+// Lane of the best candidate, its scale after one least-squares step, and how much it reduces the squared error.
 struct Found {
   size_t place;
-  float scale;
+  float scale, score;
 };
 
 // Best of 16 candidates; the first of equal ones.
@@ -189,7 +189,9 @@ inline Found find_grid(const SearchedGroup& group, const float* inverses, const 
   const float scale = score > 0 ? sums.products[best] / sums.squares[best] : 1.0f / inverses[best];
   SearchSums again = sums_of_grid(group, 1.0f / scale, levels_at(best));
   const float product = sum_of_lanes(again.products), square = sum_of_lanes(again.squares);
-  return {best, score_of(product, square) > score ? product / square : scale};
+  const float after = score_of(product, square);
+  if (after > score) return {best, product / square, after};
+  return {best, scale, score};
 }
 
 // Candidates with zero points: fractions of the range of the weights, each with the zero points below and above the
@@ -224,8 +226,16 @@ inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
 
 template <class Search, size_t Count>
 inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
-  const typename Search::template Levels<Count> levels(args.levels);
-  return {find_grid(group, args.trials, levels, [&](size_t) { return levels; }).scale * group.peak, 0};
+  const auto find = [&](float zero) {
+    const typename Search::template Levels<Count> levels(args.levels, zero);
+    return find_grid(group, args.trials, levels, [&](size_t) { return levels; });
+  };
+  const Found found = find(0);
+  if (args.odd_zero != 0) {
+    const Found shifted = find(args.odd_zero);
+    if (shifted.score > found.score) return {shifted.scale * group.peak, args.odd_zero};
+  }
+  return {found.scale * group.peak, 0};
 }
 
 inline void round_whole(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
@@ -241,7 +251,7 @@ inline void round_whole(const QuantizeArgs& args, const float* w, size_t count, 
 
 template <size_t Count>
 inline void round_to_levels(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
-  const Codebook<Count> codebook(args.levels);
+  const Codebook<Count> codebook(args.levels, grid.zero);
   const float inverse = 1.0f / grid.scale;
   for_blocks(w, count, [&](const float* block, size_t first, size_t some) {
     int8_t places[kLanes];
@@ -268,12 +278,18 @@ inline Grid search_group(const QuantizeArgs& args, const float* row, const Group
   }
 }
 
+// The integer that a scale becomes; where zero points tell parities, the nearest of the zero point's.
+inline float whole_scale(const QuantizeArgs& args, const Grid& grid, float factor) {
+  const float quotient = grid.scale / factor;
+  if (args.odd_zero == 0) return rounded(clamp(quotient, -kIntegerMax, kIntegerMax));
+  const float odd = grid.zero == 0 ? 0 : 1, most = kIntegerMax - 1 + odd;
+  return 2 * rounded((clamp(quotient, -most, most) - odd) / 2) + odd;
+}
+
 // A scale rounded to its stored form. Codebooks and integer scales keep 0 for a group of zeros.
-inline float stored_scale(const QuantizeArgs& args, float scale, float factor) {
-  if (args.scale_type == ScaleType::kInteger) {
-    const float whole = factor == 0 ? 0 : rounded(clamp(scale / factor, -kIntegerMax, kIntegerMax));
-    return whole * factor + 0.0f;
-  }
+inline float stored_scale(const QuantizeArgs& args, const Grid& grid, float factor) {
+  const float scale = grid.scale;
+  if (args.scale_type == ScaleType::kInteger) return factor == 0 ? 0 : whole_scale(args, grid, factor) * factor + 0.0f;
   if (scale == 0 && (args.is_signs || args.level_count > 0)) return 0;
   const float size = scale < 0 ? -scale : scale;
   const float stored =
@@ -318,7 +334,8 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
     return GroupPlace{row, start, std::min(args.group_size, args.k - start), group};
   };
   const auto store = [&](const GroupPlace& place, Grid grid, float factor) {
-    grid.scale = stored_scale(args, grid.scale, factor);
+    grid.scale = stored_scale(args, grid, factor);
+    if (grid.scale == 0 && args.odd_zero != 0) grid.zero = 0;
     round_group(args, values + place.start, place.count, grid, args.qvals + row * args.k + place.start);
     scales[place.group] = grid.scale;
     if (args.zeros) args.zeros[row * args.groups + place.group] = static_cast<int8_t>(grid.zero);
@@ -331,12 +348,16 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
       continue;
     }
     scales[group] = grid.scale;
+    if (args.zeros) args.zeros[row * args.groups + group] = static_cast<int8_t>(grid.zero);
     peak = larger(peak, grid.scale < 0 ? -grid.scale : grid.scale);
   }
   if (args.scale_type != ScaleType::kInteger) return;
   const float factor = factor_of(peak);
   super_scale_at(args, row, first * args.group_size) = factor;
-  for (size_t group = first; group < last; group++) store(place_of(group), {scales[group], 0}, factor);
+  for (size_t group = first; group < last; group++) {
+    const float zero = args.zeros ? static_cast<float>(args.zeros[row * args.groups + group]) : 0;
+    store(place_of(group), {scales[group], zero}, factor);
+  }
 }
 
 }  // namespace

@@ -48,11 +48,11 @@ export function nativeBlocks(cpu: Cpu = hostCpu()): BlockTools {
 }
 
 function blockArgs({ scheme, result, ...values }: GptqRows, block: Block, { data: square }: Matrix) {
-  const { n, k, groupSize, qvals, scales, superScales = none.scales, zeros } = result;
+  const { n, k, groupSize, qvals, scales, superScales = none.scales, zeros, oddZero = 0 } = result;
   const { bits, mappingType, scaleDType: scaleType } = scheme;
   const { factors: trials, levels } = trialsOf(scheme, result.levels ?? undefined);
   const grids = { scales, superScales, zeros: zeros ?? none.zeros, trials, levels: levels ?? none.zeros };
-  return { n, k, groupSize, qvals, ...grids, bits, mappingType, scaleType, ...values, ...block, square };
+  return { n, k, groupSize, qvals, ...grids, bits, mappingType, oddZero, scaleType, ...values, ...block, square };
 }
 
 type Config = QuantizationConfig & Pick<GptqOptions, "levels">;

@@ -58,9 +58,8 @@ export async function learnCodebook(
       ...(await sampleRows(tensors, stored(name), SAMPLE_WEIGHTS / names.length)),
       importance: await importance(name),
     });
-  const rounding = { ...config, mappingType: "codebook" } as const;
   return learnLevels(samples, config.bits, ({ n, k, values, importance }, levels) =>
-    quantizeTensor({ dtype: "f32", shape: [n, k], data: values }, rounding, importance, levels),
+    quantizeTensor({ dtype: "f32", shape: [n, k], data: values }, config, importance, levels),
   );
 }
 

@@ -11,7 +11,7 @@ import { codebooks, PAIRED_BITS } from "../../quantize/codebooks.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../../quantize/config.ts";
 import { trialsOf } from "../../quantize/group-fit.ts";
 import { quantizeWeights } from "../../quantize/mse.ts";
-import { type GroupSize, hasCodebook, mappingTypes, scaleDTypes } from "../../quantize/scheme.ts";
+import { type GroupSize, hasCodebook, mappingTypes, scaleDTypes, weightSpec } from "../../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
 
@@ -100,10 +100,11 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
           const found = { qvals: new Int8Array(counts.qvals), scales: new Float32Array(counts.scales) };
           const superScales = new Float32Array(scaleDType === "i8" ? n : 0);
           const zeros = new Int8Array(counts.scales);
+          const { oddZero = 0 } = weightSpec(n, k, config);
           const { factors: trials, levels } = trialsOf(config);
           const importance = random.floats(k).map((value) => value * value);
           const form = {
-            ...{ n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, algorithm },
+            ...{ n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, algorithm, oddZero },
             ...{ importance, trials, levels: levels ?? new Int8Array(0), scaleType: scaleDType },
           };
           const cpu = { name: "invented", features: new Set(needs) };

@@ -90,7 +90,7 @@ export async function quantizeTensor(
 ): Promise<QuantizedWeights> {
   const [n, k] = values.shape as [number, number];
   const spec = weightSpec(n, k, config);
-  const { bits, groupSize, hasZeros } = spec;
+  const { bits, groupSize, hasZeros, oddZero = 0 } = spec;
   const { dtype, data: weights } = values;
   if (canRoundNatively(dtype)) {
     const count = n * groupCount(spec);
@@ -101,7 +101,7 @@ export async function quantizeTensor(
     const superScales = new Float32Array(hasFactors(spec) ? n * superGroupCount(spec) : 0);
     const result = { qvals: new Int8Array(n * k), scales: new Float32Array(count) };
     const form = {
-      ...{ n, k, bits, groupSize, dtype, mappingType, scaleType: config.scaleDType },
+      ...{ n, k, bits, groupSize, dtype, mappingType, oddZero, scaleType: config.scaleDType },
       algorithm: isSearched ? "mse" : algorithm,
       importance: (isSearched && importance) || new Float32Array(0),
       trials: trials.factors,

@@ -2,10 +2,12 @@
  * The 64-byte header in front of packed weights. Little endian:
  *
  *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
- *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8, 3 e4m3)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
+ *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8, 3 e4m3)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima,
+ *    16 zeros of odd scales)
  *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 mark (panel layouts: 1 when no scale is negative)
  *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
- *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
+ *    32 u64 byte length, header included    40 i8[16] levels    56 i8 zero point of odd scales  57 u8[3] 0
+ *    60 u32 checksum of bytes 0..59
  */
 import { ShapeError } from "../../errors.ts";
 import type { WeightSpec } from "../../quantized.ts";
@@ -25,7 +27,10 @@ const FLAG_ZEROS = 1;
 const FLAG_BIAS = 2;
 const FLAG_LEVELS = 4;
 const FLAG_MINIMA = 8;
-const FLAGS_MAX = 15;
+const FLAG_ODD_ZERO = 16;
+const FLAGS_MAX = 31;
+/** Place of the zero point of odd scales. */
+const ODD_ZERO = 56;
 /** Scale types; headers contain their indices. */
 const SCALE_TYPES = ["f32", "f16", "i8", "e4m3"] as const;
 /** Most levels of a codebook, which is stored in the header. */
@@ -83,7 +88,8 @@ export function writeHeader(
     (spec.hasZeros ? FLAG_ZEROS : 0) |
     (hasBias ? FLAG_BIAS : 0) |
     (spec.hasLevels ? FLAG_LEVELS : 0) |
-    (spec.hasMinima ? FLAG_MINIMA : 0);
+    (spec.hasMinima ? FLAG_MINIMA : 0) |
+    (spec.oddZero === undefined ? 0 : FLAG_ODD_ZERO);
   view.setUint16(10, flags, true);
   view.setUint8(12, layout.nr);
   view.setUint8(13, layout.kr);
@@ -95,6 +101,7 @@ export function writeHeader(
   view.setUint32(28, checksum(target.subarray(HEADER_BYTES)), true);
   view.setBigUint64(32, BigInt(target.length), true);
   if (levels) target.set(new Uint8Array(levels.buffer, levels.byteOffset, levels.length), 40);
+  view.setInt8(ODD_ZERO, spec.oddZero ?? 0);
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
@@ -172,6 +179,7 @@ export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHead
     hasLevels,
     ...((flags & FLAG_MINIMA) !== 0 && { hasMinima: true }),
     scaleDType,
+    ...((flags & FLAG_ODD_ZERO) !== 0 && { oddZero: view.getInt8(ODD_ZERO) }),
   };
   if (bits < 1 || bits > 8 || spec.n === 0 || spec.k === 0 || spec.groupSize === 0)
     throw new ShapeError(

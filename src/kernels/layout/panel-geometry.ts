@@ -1,5 +1,5 @@
 /** Offsets of the parts of a buffer in a panel layout, which panels.ts describes. */
-import { hasFactors, SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
+import { hasFactors, SUPER_GROUP, storesZeros, superGroupCount, type WeightSpec } from "../../quantized.ts";
 import { HEADER_BYTES } from "./header.ts";
 
 /** All field tables fit 32 consecutive k. */
@@ -42,7 +42,7 @@ export const GROUPS_OF_SUPER = SUPER_GROUP / K_STEP;
 
 /** The geometry of panels of `rows` rows. */
 export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
-  const { k, bits, scaleDType, hasZeros, hasMinima = false } = spec;
+  const { k, bits, scaleDType, hasMinima = false } = spec;
   const parts = hasFactors(spec) && spec.groupSize === PAIRED_GROUP ? 2 : 1;
   const groupSize = parts * spec.groupSize;
   const groups = Math.ceil(k / groupSize);
@@ -51,7 +51,7 @@ export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean):
   const frontBytes = roundUp(scaleDType === "e4m3" ? 4 * rows : superGroupCount(spec) * superBytes, 64);
   const minimaOffset = parts * rows * scaleBytes[scaleDType];
   const zerosOffset = hasMinima ? 2 * minimaOffset : minimaOffset;
-  const vectorsOffset = zerosOffset + (hasZeros ? rows : 0);
+  const vectorsOffset = zerosOffset + (storesZeros(spec) ? rows : 0);
   const groupBytes = vectorsOffset + (rows * groupLength * bits) / 8;
   const correctionOffset = groups * groupBytes;
   const biasOffset = correctionOffset + 4 * rows;

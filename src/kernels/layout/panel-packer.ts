@@ -7,6 +7,7 @@ import {
   hasFactors,
   type QuantizedWeights,
   SUPER_GROUP,
+  storesZeros,
   superGroupCount,
   type WeightSpec,
 } from "../../quantized.ts";
@@ -76,7 +77,7 @@ export class PanelPacker implements LayoutPacker {
       const zero = zeros ? zeros[index]! : minima ? lowest : 0;
       if (!(scale > 0) && (scale < 0 || Object.is(scale, -0))) this.#hasNegativeScale = true;
       this.#storeScales(part, { index, from, group }, start, place * rows + lane);
-      if (zeros) this.#view.setInt8(start + zerosOffset + lane, zero);
+      if (storesZeros(part)) this.#view.setInt8(start + zerosOffset + lane, zero);
       const first = from * k + group * groupSize;
       const count = Math.min(k - group * groupSize, groupSize);
       const sum = this.#groups.pack(first, count, lane, start + vectorsOffset, place * groupSize);
@@ -148,6 +149,22 @@ export function checkFactors(part: QuantizedWeights): void {
   if (!hasFactors(part)) return;
   checkProducts(part, "scale", part.scales, part.superScales);
   if (part.hasMinima) checkProducts(part, "minimum", part.minima, part.superMinima);
+  if (part.oddZero !== undefined) checkParities(part, part.oddZero);
+}
+
+/** ShapeError for zero points that are not those which the parities of the scales tell. */
+function checkParities(part: QuantizedWeights, oddZero: number): void {
+  const [groups, count] = [groupCount(part), superGroupCount(part)];
+  for (let row = 0, i = 0; row < part.n; row++)
+    for (let group = 0; group < groups; group++, i++) {
+      const integer = integerOf(part.scales[i]!, part.superScales![row * count + factorOf(part, group)]!);
+      const expected = oddZero * (integer & 1);
+      const found = part.zeros?.[i];
+      if (found !== expected)
+        throw new ShapeError(
+          `packed weights: expected zero point ${expected} with integer scale ${integer} but found ${found}`,
+        );
+    }
 }
 
 function checkProducts(

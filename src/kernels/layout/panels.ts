@@ -6,7 +6,8 @@
  *       [per 256 k, where scales are integers: their factors f16, one a row; those of minima likewise] up to 64 bytes
  *       [where scales are e4m3: their factors f32, one a row] up to 64 bytes
  *       per group (k padded to a multiple of 32 inside each group), or per two groups of 16 whose scales take a byte:
- *         scales, one a row and group (f16, f32, i8 or e4m3)    [minima likewise, negated]    [zero points i8, one a row]
+ *         scales, one a row and group (f16, f32, i8 or e4m3)    [minima likewise, negated]    [zero points i8, one a row,
+ *         unless the parity of integer scales tells them]
  *         vectors
  *       corrections f32, one a row: the sum of the row's weights, for the activation zero point
  *       [biases f32, one a row]
@@ -16,7 +17,7 @@
  */
 import { e4m3Table } from "../../float8.ts";
 import { f16Table } from "../../half.ts";
-import type { WeightSpec } from "../../quantized.ts";
+import { storesZeros, type WeightSpec } from "../../quantized.ts";
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
 import { type FieldTable, fieldTables } from "./fields.ts";
 import { HEADER_BYTES, SUMMED_COLUMNS_MAX, sizeRefusal } from "./header.ts";
@@ -67,7 +68,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
       if (spec.k > SUMMED_COLUMNS_MAX) return `k may be ${SUMMED_COLUMNS_MAX} at most, not ${spec.k}`;
-      return scaleRefusal(spec) ?? sizeRefusal(spec);
+      return scaleRefusal(spec) ?? oddZeroRefusal(spec) ?? sizeRefusal(spec);
     },
 
     byteLength(spec, hasBias) {
@@ -114,6 +115,12 @@ function scaleRefusal({ bits, groupSize, scaleDType, hasMinima, hasZeros, hasLev
   return `scales are integers in groups of 32, or of 16 where weights have ${PAIRED_BITS.join(", ")} bits, not of ${groupSize} with ${bits} bits`;
 }
 
+/** Why zero points of odd scales cannot be read; null if they can, or if there are none. */
+function oddZeroRefusal({ scaleDType, hasZeros, hasLevels, oddZero }: WeightSpec): string | null {
+  if (oddZero === undefined || (scaleDType === "i8" && hasZeros && hasLevels)) return null;
+  return "zero points of odd scales are for codebooks with integer scales";
+}
+
 /** A group of a row: its lane, its index, its part of the stored group, and where that begins. */
 interface GroupPlace {
   readonly lane: number;
@@ -127,7 +134,8 @@ function scaleReader({ spec, bytes }: PackedWeights, geometry: PanelGeometry, ro
   const { minimaOffset, zerosOffset, frontBytes, superBytes, firstPanel, groupBytes, panelBytes } = geometry;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const halves = f16Table();
-  const { scaleDType, hasZeros, hasMinima } = spec;
+  const { scaleDType, hasMinima, oddZero = 0 } = spec;
+  const hasStoredZeros = storesZeros(spec);
   const factorBytes = scaleDType === "e4m3" ? 4 : 2;
   /** The scale or minimum at `at`, times its factor at `factor` for factored types. */
   const valueAt = (at: number, factor: number) => {
@@ -142,7 +150,7 @@ function scaleReader({ spec, bytes }: PackedWeights, geometry: PanelGeometry, ro
       start - inPanel - frontBytes + Math.floor(inPanel / groupBytes / 8) * superBytes + factorBytes * lane;
     const at = start + scaleBytes[scaleDType] * (part * rows + lane);
     target.scales[group] = valueAt(at, factors);
-    target.zeros[group] = hasZeros ? view.getInt8(start + zerosOffset + lane) : 0;
+    target.zeros[group] = hasStoredZeros ? view.getInt8(start + zerosOffset + lane) : oddZero * (view.getInt8(at) & 1);
     target.minima[group] = hasMinima ? 0 - valueAt(at + minimaOffset, factors + 2 * rows) : 0;
   };
 }

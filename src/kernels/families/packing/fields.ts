@@ -4,6 +4,7 @@ import {
   type ArgumentsOf,
   boolean,
   choice,
+  float,
   inout,
   input,
   list,
@@ -21,8 +22,10 @@ const gridFields = {
   scales: unsized("f32", "change"),
   /** Factors of factored integer scales; otherwise empty. */
   superScales: unsized("f32", "change"),
-  /** Zero points [n, groups]; empty unless the mapping is asymmetric. */
+  /** Zero points [n, groups]; empty unless the mapping is asymmetric, or odd scales have a zero point. */
   zeros: unsized("i8", "change"),
+  /** Zero point of a codebook's groups with odd integer scales; 0 for none. */
+  oddZero: float,
   /** Weight of each of the k columns in the error that is minimized; empty for equal weights. */
   importance: list("f32", "importances"),
   /** Grids that are tried, as in `GroupFit`; otherwise empty. */
@@ -72,13 +75,14 @@ const rows: RecordField<QuantizedWeights, "n" | "k", never> = {
     ...{ zeros: { ...unsized("i8"), isOptional: true }, levels: { ...unsized("i8"), isOptional: true } },
     ...{ minima: { ...unsized("f32"), isOptional: true } },
     ...{ superScales: { ...unsized("f32"), isOptional: true }, superMinima: { ...unsized("f32"), isOptional: true } },
-    ...{ groupSize: whole, bits: whole, scaleBytes: whole, hasE4m3: boolean },
+    ...{ groupSize: whole, bits: whole, scaleBytes: whole, hasE4m3: boolean, oddZero: float },
   }),
   values: (part) => ({
     ...{ n: part.n, k: part.k, groupSize: part.groupSize, bits: part.bits },
     ...{ qvals: part.qvals, scales: part.scales, zeros: part.zeros, levels: part.levels },
     ...{ minima: part.minima ?? null, superScales: part.superScales ?? null, superMinima: part.superMinima ?? null },
     ...{ scaleBytes: scaleBytes[part.scaleDType], hasE4m3: part.scaleDType === "e4m3" },
+    oddZero: part.oddZero ?? 0,
   }),
 };
 

@@ -47,6 +47,8 @@ export interface PanelShape {
   /** Whether no scale is negative. */
   readonly hasPositiveScales: boolean;
   readonly hasZeros: boolean;
+  /** Zero point of groups whose integer scale is odd, where zero points are not stored; else 0. */
+  readonly oddZero: number;
   readonly hasLevels: boolean;
   /** Whether levels fit 7 bits. */
   readonly hasNarrowLevels: boolean;
@@ -82,7 +84,7 @@ export function panelShape(weights: PackedWeights): PanelShape {
 }
 
 function shapeOf({ spec, hasBias, bytes, layout, levels }: PackedWeights): PanelShape {
-  const { bits, k, groupSize, scaleDType: scaleType, hasZeros, hasLevels, hasMinima = false } = spec;
+  const { bits, k, groupSize, scaleDType: scaleType, hasZeros, hasLevels, hasMinima = false, oddZero = 0 } = spec;
   const rows = layout.nr;
   const { parts, groupLength, ...places } = panelGeometry(rows, spec, hasBias);
   const { minimaOffset, superBytes, zerosOffset, vectorsOffset, groupBytes } = places;
@@ -92,7 +94,7 @@ function shapeOf({ spec, hasBias, bytes, layout, levels }: PackedWeights): Panel
     ...{ inBlocks: false, blocks: 1, blockLength: groupLength / parts },
     ...{ scaleType, hasHalfScales: scaleType === "f16" && !hasMinima, hasMinima },
     hasPositiveScales: bytes[HEADER_MARK] === 1,
-    ...{ hasZeros, hasLevels, hasBias },
+    ...{ hasZeros, oddZero, hasLevels, hasBias },
     hasNarrowLevels: levels?.every((level) => level >= -64 && level < 64) ?? false,
     ...{ minimaOffset, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
     ...{ zerosOffset, vectorsOffset, groupBytes },
@@ -137,7 +139,7 @@ function keyOf(shape: PanelShape): string {
     { f32: "f", f16: "h", i8: "i", e4m3: "e" }[shape.scaleType],
     shape.hasMinima ? "m" : "",
     shape.hasPositiveScales ? "" : "n",
-    shape.hasZeros ? "z" : "",
+    shape.oddZero !== 0 ? `z${shape.oddZero}` : shape.hasZeros ? "z" : "",
     shape.hasLevels ? (shape.hasNarrowLevels ? "l7" : "l") : "",
     shape.hasBias ? "b" : "",
     shape.inBlocks ? "k" : "",

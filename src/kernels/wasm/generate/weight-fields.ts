@@ -88,10 +88,20 @@ export function loadScales(
   return v128.and(moved, constants.words(0x8fffe000));
 }
 
-/** Loads four zero points of a group as 32-bit integers. */
-export function loadZeros(shape: PanelShape, group: Expr<"ptr">, quad: number): Expr<"v128"> {
-  const bytes = v128.load32_zero(group, shape.zerosOffset + 4 * quad);
-  return i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(bytes));
+/**
+ * Loads four zero points of a group as 32-bit integers. Where integer scales tell them, those of part `part` of a stored group:
+ * all bits are set where a scale is odd.
+ */
+export function loadZeros(shape: PanelShape, group: Expr<"ptr">, part: number, quad: number): Expr<"v128"> {
+  const isTold = shape.oddZero !== 0;
+  const bytes = v128.load32_zero(group, isTold ? part * shape.rows + 4 * quad : shape.zerosOffset + 4 * quad);
+  const integers = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(bytes));
+  return isTold ? i32x4.shr_s(i32x4.shl(integers, int(31)), int(31)) : integers;
+}
+
+/** `loadZeros` times the `sum` of a record of activations, which has the zero point of odd scales as a factor. */
+export function zeroProducts(shape: PanelShape, zeros: Expr<"v128">, sum: Expr<"v128">): Expr<"v128"> {
+  return shape.oddZero === 0 ? i32x4.mul(zeros, sum) : v128.and(zeros, sum);
 }
 
 /** sum * HALF_SCALE for float16 scales; sum unchanged otherwise. */

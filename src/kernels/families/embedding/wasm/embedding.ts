@@ -187,14 +187,18 @@ function readGroups(reader: RowReader, { y, k, groups, frontBytes }: SharedField
   const factors = new FactorPlaces(scope, shape);
   const number = (part: number, isMinimum: boolean) =>
     f32x4.splat(f32x4.extract_lane(rowNumber(shape, { group: at, part, factors }, row, isMinimum, constants), 0));
-  const zeroPoint = i32.load8_s(ptr.add(at, widen(row)), shape.zerosOffset);
+  const byteOfRow = (offset: number) => i32.load8_s(ptr.add(at, widen(row)), offset);
+  const zeroPoint = (part: number) =>
+    shape.oddZero === 0
+      ? byteOfRow(shape.zerosOffset)
+      : i32.mul(i32.and(byteOfRow(part * shape.rows), int(1)), int(shape.oddZero));
   return [
     left.set(k),
     factors.start(frontBytes),
     repeat(scope.local("i32", "group"), groups, [
       Array.from({ length: shape.parts }, (_, part) => [
         scale.set(number(part, false)),
-        shape.hasZeros ? zero.set(i32x4.splat(zeroPoint)) : [],
+        shape.hasZeros ? zero.set(i32x4.splat(zeroPoint(part))) : [],
         shape.hasMinima ? minimum.set(f32x4.neg(number(part, true))) : [],
         count.set(int(shape.partSize)),
         when(i32.lt_u(left, count), [count.set(left)]),

@@ -88,11 +88,11 @@ export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array
 
 /** The quantization kernel for a shape of weights and a dot product mode. */
 export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
-  const { partLength, partSize, hasMinima } = shape;
+  const { partLength, partSize, hasMinima, oddZero } = shape;
   const isPaired = activationBytes(mode) === 2;
   const offset = factorOffset(mode, shape);
   const start = seedBits(shape);
-  const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}${shape.inBlocks ? "_blocks" : ""}`;
+  const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}${oddZero === 0 ? "" : `_z${oddZero}`}${shape.inBlocks ? "_blocks" : ""}`;
   const key = `quantize_g${partSize}of${partLength}_o${offset}${marks}`;
   return {
     key,
@@ -196,7 +196,7 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
     i32.store(record, i32.add(i32.mul(total, int(-offset)), int(start)), seed),
     shape.hasMinima
       ? f32.store(record, shape.inBlocks ? f32.mul(floatSum, scaleOfBlock) : floatSum, sum)
-      : i32.store(record, total, sum),
+      : i32.store(record, shape.oddZero === 0 ? total : i32.mul(total, int(shape.oddZero)), sum),
     shape.inBlocks ? f32.store(record, scaleOfBlock, scale) : [],
     advance(record, bytes),
   ];

@@ -27,7 +27,8 @@ export function activationBytes(mode: DotMode): number {
  * Byte offsets in a record: the quantized activations of a group, or of a block if blocks have scales. A record has
  * - the values: int8, or in `plain` mode int16 with each four in the order 0, 2, 1, 3;
  * - `seed`, int32: the initial value of integer sums, which corrects for unsigned weights;
- * - `sum` of the values: int32, or for groups with minima float32, times the block's scale;
+ * - `sum` of the values: int32, times the zero point of odd scales if these tell it; or for groups with minima float32, times
+ *   the block's scale;
  * - `scale` of the block, float32.
  *
  * Groups of 16 have a record each.

@@ -12,7 +12,7 @@ import { multiplyAdd } from "../../../wasm/generate/lanes.ts";
 import { advance, elementAt, forRange, forRows, repeat } from "../../../wasm/generate/loops.ts";
 import { type PanelShape, quadsOf, shapeKey } from "../../../wasm/generate/packed-panels.ts";
 import { blockBytes, blockSteps, forFields } from "../../../wasm/generate/panel-blocks.ts";
-import { loadZeros, VectorConstants } from "../../../wasm/generate/weight-fields.ts";
+import { loadZeros, VectorConstants, zeroProducts } from "../../../wasm/generate/weight-fields.ts";
 import { type KernelCode, kernelFunction } from "../../../wasm/kernel-code.ts";
 import {
   activationBytes,
@@ -131,7 +131,7 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
         return [
           scale.set(groupScales(shape, place, r, constants)),
           store(scale, 0),
-          shape.hasZeros ? store(loadZeros(shape, weights, r), places.zeros) : [],
+          shape.hasZeros ? store(loadZeros(shape, weights, section, r), places.zeros) : [],
           shape.hasMinima ? store(groupOffsets(shape, place, r, scale, constants), places.zeros) : [],
         ];
       }),
@@ -289,7 +289,7 @@ class RowsGenerator {
     return this.#x.flatMap((x, t) =>
       this.#planes.map((_, q) => {
         const splat = v128.load32_splat(x, seed);
-        const product = i32x4.mul(v128.load(this.#weights, zeros + 16 * q), v128.load32_splat(x, sum));
+        const product = zeroProducts(shape, v128.load(this.#weights, zeros + 16 * q), v128.load32_splat(x, sum));
         return this.#sums.begin(t * WIDE_QUADS + q, shape.hasZeros ? i32x4.sub(splat, product) : splat);
       }),
     );

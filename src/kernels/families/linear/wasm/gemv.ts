@@ -258,7 +258,8 @@ class GemvGenerator {
   #begin(weight: Local<"ptr">, part: number, quad: number): Body {
     const { seed, sum } = recordPlaces(this.#mode, this.#shape);
     return this.#x.map((x, t) => {
-      const start = seedOf(this.#shape, weight, quad, this.#number(x, part, seed), this.#number(x, part, sum));
+      const [base, total] = [this.#number(x, part, seed), this.#number(x, part, sum)];
+      const start = seedOf(this.#shape, weight, part, quad, base, total);
       return this.#sums.begin(this.#sum(t, quad, part), start);
     });
   }

@@ -4,7 +4,7 @@ import { f32x4, i32, i32x4, int, memory, v128 } from "../../../wasm/assembler/in
 import type { Scope } from "../../../wasm/assembler/module.ts";
 import { elementAt } from "../../../wasm/generate/loops.ts";
 import type { PanelShape } from "../../../wasm/generate/packed-panels.ts";
-import { loadZeros, unscaleHalves, type VectorConstants } from "../../../wasm/generate/weight-fields.ts";
+import { loadZeros, unscaleHalves, type VectorConstants, zeroProducts } from "../../../wasm/generate/weight-fields.ts";
 import { ArgumentBlock, type FieldsOf } from "../../../wasm/kernel-code.ts";
 
 export const linearBlock = new ArgumentBlock({
@@ -34,12 +34,13 @@ export type LinearFields = FieldsOf<typeof linearBlock>;
 export function seedOf(
   shape: PanelShape,
   group: Expr<"ptr">,
+  part: number,
   quad: number,
   seed: Expr<"v128">,
   sum: Expr<"v128">,
 ): Expr<"v128"> {
   if (!shape.hasZeros) return seed;
-  return i32x4.sub(seed, i32x4.mul(loadZeros(shape, group, quad), sum));
+  return i32x4.sub(seed, zeroProducts(shape, loadZeros(shape, group, part, quad), sum));
 }
 
 export interface PanelEnd {

@@ -49,7 +49,7 @@ function unpackCode(name: string, shape: PanelShape): UnpackCode {
     const unpacking: Unpacking = { shape, scope, constants, table, scales, zeros, to };
     const zeroOf = (quad: number) => {
       const offset = constants.words(shape.hasLevels ? 0 : 2 ** (shape.bits - 1));
-      return shape.hasZeros ? i32x4.add(loadZeros(shape, group, quad), offset) : offset;
+      return shape.hasZeros ? i32x4.add(loadZeros(shape, group, 0, quad), offset) : offset;
     };
     return [
       statements,
