@@ -18,7 +18,8 @@ struct Panels {
   bool f16_scales, has_zeros, has_bias, has_levels;
   // Whether groups have minima; and whether they have minima or zero points. Minima exclude zero points and codebooks.
   bool has_minima, has_offsets;
-  // Zero point of groups whose integer scale is odd, where zero points are not stored; else 0.
+  // Zero point of groups whose integer scale is odd, with which levels still fit int8; 0 for none. `has_zeros` is for
+  // zero points that are stored.
   int8_t odd_zero;
   // Whether no scale is negative.
   bool positive_scales;
@@ -40,7 +41,9 @@ struct Panels {
   size_t panel_bytes;
   uint32_t panel_count;
 
-  bool stores_zeros() const { return has_zeros && odd_zero == 0; }
+  // Whether zero points are stored, or told by odd scales; and whether there are such, or minima.
+  bool any_zeros() const { return has_zeros || odd_zero != 0; }
+  bool any_offsets() const { return has_offsets || odd_zero != 0; }
   uint32_t padded_k() const { return groups * group_length; }
   // Weights that share a scale, with and without padding, and the number of such groups along k.
   uint32_t part_size() const { return group_size / parts; }
@@ -73,7 +76,7 @@ static inline void size_panels(Panels& w, uint32_t rows) {
   w.front_bytes = static_cast<uint32_t>(round_up(factor_bytes, 64));
   w.minima_offset = rows * w.parts * w.scale_bytes;
   w.zeros_offset = w.minima_offset * (w.has_minima ? 2 : 1);
-  w.vectors_offset = w.zeros_offset + (w.stores_zeros() ? rows : 0);
+  w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
   w.group_bytes = w.vectors_offset + rows * w.group_length * w.bits / 8;
   w.correction_offset = w.groups * w.group_bytes;
   w.bias_offset = w.correction_offset + 4 * rows;
@@ -100,10 +103,10 @@ static inline Panels read_panels(const void* buffer, uint32_t rows, uint32_t n) 
   w.f16_scales = bytes[9] == 1;
   w.e4m3_scales = bytes[9] == 3;
   w.scale_bytes = w.e4m3_scales ? 1 : static_cast<uint8_t>(4 >> bytes[9]);
-  w.has_zeros = u16(10) & 1;
   w.has_bias = u16(10) & 2;
   w.has_levels = u16(10) & 4;
   w.has_minima = u16(10) & 8;
+  w.has_zeros = (u16(10) & 17) == 1;
   w.odd_zero = u16(10) & 16 ? static_cast<int8_t>(bytes[56]) : 0;
   w.positive_scales = bytes[15] == 1;
   w.n = n;

@@ -43,7 +43,7 @@ export interface WeightSpec {
   readonly scaleDType: ScaleDType | FactoredScale;
   /**
    * Zero point of groups whose integer scale is odd; that of the others is 0. So a codebook is shifted or not, as in
-   * ik_llama.cpp's IQ4_KS, and zero points take no bytes. -128..127; absent, zero points are stored.
+   * ik_llama.cpp's IQ4_KS, and zero points take no bytes. All levels minus it are -128..127. Absent: zero points are stored.
    */
   readonly oddZero?: number;
 }

@@ -70,9 +70,9 @@ void stream_rows(const Linear32& args, const UnpackedPanel& panel, uint32_t inde
   tile.group_length = w.part_length();
   tile.chunk = args.chunk;
   tile.chunk_stride = sizeof(float) * args.rows.row_stride;
-  tile.flags = (args.rows.in_blocks ? kStreamingFactors : 0) | (w.has_minima  ? kStreamingMinima
-                                                                : w.has_zeros ? kStreamingZeros
-                                                                              : 0);
+  tile.flags = (args.rows.in_blocks ? kStreamingFactors : 0) | (w.has_minima    ? kStreamingMinima
+                                                                : w.any_zeros() ? kStreamingZeros
+                                                                                : 0);
   tile.places = places.of;
   for (; row < end; row += rows) {
     tile.x = args.rows.streamed + row * padded_k;

@@ -77,7 +77,7 @@ inline LOWBIT_INLINE float32x4_t byte_floats(uint8x16_t four) {
 template <int Bits, bool Levels>
 inline float32x4_t raised_zeros(const Panels& w, const uint8_t* group, uint32_t quad) {
   const float32x4_t offset = vdupq_n_f32(kByteFloat + (Levels ? 128 : 1 << (Bits - 1)));
-  return w.has_zeros ? vaddq_f32(offset, quad_zeros(w, {group, 0, quad, 0})) : offset;
+  return w.any_zeros() ? vaddq_f32(offset, quad_zeros(w, {group, 0, quad, 0})) : offset;
 }
 
 // GEMV: multiplies rows row .. row + Rows - 1 of x by a panel.

@@ -68,7 +68,7 @@ struct ChunkNumbers {
 template <int Bits, bool Mixed, Scales Kind>
 inline LOWBIT_INLINE void add_chunk(const Panels& w, const uint8_t* group, const ChunkNumbers& chunk,
                                                     float32x4_t* values, float32x4_t* totals) {
-  if (w.has_zeros)
+  if (w.any_zeros())
     each_index<kQuads>([&](auto quad) LOWBIT_INLINE {
       constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
       const float factor = chunk.sum * power_of_two(first.shift - first.at);

@@ -81,7 +81,7 @@ struct FewPlace {
 // Whether scales stay as load_scale_pair gives them, times 2^-112, until a tile's end. Not with blocks of activations,
 // whose factors would make products too small.
 inline bool has_raw_halves(const Linear32& args) {
-  return args.weights.f16_scales && !args.weights.has_offsets && !args.rows.in_blocks;
+  return args.weights.f16_scales && !args.weights.any_offsets() && !args.rows.in_blocks;
 }
 
 // What the arithmetic of a call depends on besides scales.
@@ -90,7 +90,7 @@ struct FewMode {
 
   explicit FewMode(const Linear32& args)
       : has_long(args.has_long_chunks()),
-        has_zeros(args.weights.has_zeros),
+        has_zeros(args.weights.any_zeros()),
         has_minima(args.weights.has_minima),
         in_blocks(args.rows.in_blocks) {}
 };

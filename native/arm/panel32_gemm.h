@@ -185,11 +185,11 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   if constexpr (kMayPair<Bits, Levels>)
     if (w.parts == 2) {
       constexpr Beside kBeside = Levels ? Beside::kZeros : kMinima;
-      return (w.has_offsets ? rows_of_panel<Isa, kBeside, 16> : rows_of_panel<Isa, kNothing, 16>)(args, panel, index,
-                                                                                                  first, end);
+      return (w.any_offsets() ? rows_of_panel<Isa, kBeside, 16> : rows_of_panel<Isa, kNothing, 16>)(args, panel, index,
+                                                                                                    first, end);
     }
   if (w.has_minima) rows_of_panel<Isa, kMinima>(args, panel, index, first, end);
-  else if (w.has_zeros) rows_of_panel<Isa, Beside::kZeros>(args, panel, index, first, end);
+  else if (w.any_zeros()) rows_of_panel<Isa, Beside::kZeros>(args, panel, index, first, end);
   else rows_of_panel<Isa, kNothing>(args, panel, index, first, end);
 }
 

@@ -43,12 +43,12 @@ constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
 // Floats of a panel's scales and zeros.
 template <class Isa>
 inline size_t number_floats(const Panels& w) {
-  return (w.has_offsets ? 2 : 1) * round_up(kScaleFloats<Isa> * w.part_count(), 16);
+  return (w.any_offsets() ? 2 : 1) * round_up(kScaleFloats<Isa> * w.part_count(), 16);
 }
 
 template <class Isa>
 inline PanelNumbers panel_numbers(const Panels& w, float* at) {
-  return {at, at + (w.has_offsets ? kScaleFloats<Isa> * w.part_count() : 0)};
+  return {at, at + (w.any_offsets() ? kScaleFloats<Isa> * w.part_count() : 0)};
 }
 
 // Stores a panel's scales, which scales_of(place) reads, and its zeros, each times the factor of its quad.
@@ -56,7 +56,7 @@ template <class Isa, class Read>
 inline void store_numbers(const Panels& w, uint32_t index, const PanelNumbers& numbers, const float* factors,
                           Read&& scales_of) {
   const uint32_t parts = w.parts, groups = w.groups, group_bytes = w.group_bytes;
-  const bool has_offsets = w.has_offsets, has_minima = w.has_minima;
+  const bool has_offsets = w.any_offsets(), has_minima = w.has_minima;
   const uint8_t* group = w.panel(index);
   float *to = numbers.scales, *zeros_to = numbers.zeros;
   for (uint32_t g = 0; g < groups; g++, group += group_bytes)

@@ -64,12 +64,12 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
         const QuadPlace place{group, g, quad, set_of(w, c)};
         const float32x4_t scales = quad_scales(w, place);
         // Zero points, or offsets of minima.
-        const float32x4_t zeros = w.has_minima  ? quad_offsets(w, place, scales)
-                                  : w.has_zeros ? quad_zeros(w, place)
-                                                : vdupq_n_f32(0);
+        const float32x4_t zeros = w.has_minima    ? quad_offsets(w, place, scales)
+                                  : w.any_zeros() ? quad_zeros(w, place)
+                                                  : vdupq_n_f32(0);
         for (uint32_t row = 0; row < count; row++) {
           float32x4_t sum = vcvtq_f32_s32(sums[row][quad]);
-          if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros, chunk_sums[row]);
+          if (w.any_zeros()) sum = vfmsq_n_f32(sum, zeros, chunk_sums[row]);
           float32x4_t& total = totals[row][quad];
           total = vfmaq_f32(total, vmulq_n_f32(sum, factors[row]), scales);
           if (w.has_minima) total = vfmsq_n_f32(total, zeros, chunk_sums[row]);

@@ -48,6 +48,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
     if constexpr (Shift < 0) v = _mm256_slli_epi16(v, -Shift);
     return Mask == 255 ? v : _mm256_and_si256(v, _mm256_set1_epi8(static_cast<char>(Mask)));
   }
+  static Bytes add_bytes(Bytes a, Bytes b) { return _mm256_add_epi8(a, b); }
   static Bytes or_bytes(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
   template <int Bits>
   static Bytes weight(Bytes u) {

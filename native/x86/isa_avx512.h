@@ -57,6 +57,7 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
     if constexpr (Shift < 0) v = _mm512_slli_epi16(v, -Shift);
     return Mask == 255 ? v : _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(Mask)));
   }
+  static Bytes add_bytes(Bytes a, Bytes b) { return _mm512_add_epi8(a, b); }
   static Bytes or_bytes(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
   template <int Bits>
   static Bytes weight(Bytes u) {

@@ -17,13 +17,14 @@ struct FieldWords {
 };
 
 template <int Bits, bool Levels, int Index>
-inline LOWBIT_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels) {
+inline LOWBIT_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels, __m512i shift) {
   constexpr Field field = Fields<Bits>::field(Index);
   constexpr int kTernaryAndXor = 0x6a;  // (a & b) ^ c
   const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
   const __m512i top = _mm512_set1_epi16(static_cast<short>(0xffff << (16 - Bits)));
   if constexpr (Levels) {
-    const __m512i level = _mm512_shuffle_epi8(levels, unpack_field<Avx512Vnni, Bits, Index>(chunk));
+    const __m512i level =
+        _mm512_add_epi8(_mm512_shuffle_epi8(levels, unpack_field<Avx512Vnni, Bits, Index>(chunk)), shift);
     return {_mm512_slli_epi16(level, 8), _mm512_and_si512(level, _mm512_set1_epi16(static_cast<short>(0xff00)))};
   } else if constexpr (field.pieces == 1) {
     constexpr int kShift = field.piece[0].shift;
@@ -46,15 +47,18 @@ struct LevelRange {
     const int count = 1 << (Bits < 4 ? Bits : 4);
     int shift = 7;
     for (int i = 0; i < count; i++)
-      while (w.levels[i] * (1 << shift) > 127 || w.levels[i] * (1 << shift) < -128) shift--;
+      for (const int level : {int{w.levels[i]}, w.levels[i] - w.odd_zero})
+        while (level * (1 << shift) > 127 || level * (1 << shift) < -128) shift--;
     int8_t bytes[16] = {};
     for (int i = 0; i < count; i++) bytes[i] = static_cast<int8_t>(w.levels[i] * (1 << shift));
     table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
     top = static_cast<float>(128 >> shift);
+    odd_shift = static_cast<uint8_t>(-w.odd_zero * (1 << shift)) * 0x01010101;
   }
 
-  // Value of a word's highest bit, and the shifted levels.
+  // Value of a word's highest bit, the shifted levels, and what is added to them where a scale is odd, in each byte.
   float top = 1 << (Bits - 1);
+  int32_t odd_shift = 0;
   __m512i table = _mm512_setzero_si512();
 };
 
@@ -94,7 +98,8 @@ class PanelSplitter {
   inline LOWBIT_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels,
                                                      uint32_t panel, const float* exponents, uint32_t run)
       : w_(&w),
-        levels_(levels.table) {
+        levels_(levels.table),
+        odd_shift_(levels.odd_shift) {
     inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
     top_steps_ = _mm512_mul_ps(inverse_, _mm512_set1_ps(levels.top));
     const uint32_t runs = w.group_length / 32;
@@ -154,7 +159,7 @@ class PanelSplitter {
       constexpr int index = kEach * Part + i, first = index / kFields * kVectors;
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
-      const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_);
+      const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_, shift_[kSet]);
       even[i] = _mm512_mulhrs_epi16(words.even, multiplier_[kSet]);
       odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_[kSet]);
     });
@@ -189,6 +194,7 @@ class PanelSplitter {
       if (__builtin_expect(w_->parts == 2, 0)) return load_part<1>();
     multiplier_[1] = multiplier_[0];
     offset_[1] = offset_[0];
+    shift_[1] = shift_[0];
   }
 
   template <int Set>
@@ -196,6 +202,8 @@ class PanelSplitter {
     const GroupPlace<Avx512Vnni> place{group_, index_, 0, Set};
     const __m512 scale = group_scales<Avx512Vnni, kMayE4m3<Bits, Levels>>(*w_, place);
     multiplier_[Set] = words(_mm512_mul_ps(scale, top_steps_));
+    if constexpr (Levels)
+      shift_[Set] = odd_shift_ == 0 ? _mm512_setzero_si512() : Avx512Vnni::odd_ints(place.at(0, 1), odd_shift_, 0);
     if (w_->has_offsets) offset_[Set] = words(_mm512_mul_ps(offsets_of<Avx512Vnni>(*w_, place, scale, Bits), inverse_));
   }
 
@@ -209,8 +217,9 @@ class PanelSplitter {
   // Inverse of a step, and the factor of scales for words that are `top` times a weight.
   __m512 inverse_, top_steps_;
   // Per half of a run.
-  __m512i multiplier_[2], offset_[2];
+  __m512i multiplier_[2], offset_[2], shift_[2];
   __m512i levels_;
+  int32_t odd_shift_;
   __m512i high_sum_ = _mm512_setzero_si512(), low_sum_ = _mm512_setzero_si512();
 };
 

@@ -13,9 +13,10 @@ export const codebooks: Readonly<Record<number, Int8Array>> = {
 
 /**
  * Zero points of groups whose integer scale is odd, for `codebooks`: a group then has the better one of two codebooks, without
- * a bit for the choice. Those of least squared error on SmolLM2-135M and Gemma 3 270M, of six tried for each number of bits.
+ * a bit for the choice. Those of least squared error on SmolLM2-135M and Gemma 3 270M, of the tried ones with which levels
+ * still fit int8.
  */
-const oddZeros: Readonly<Record<number, number>> = { 2: -20, 3: -10, 4: 5 };
+const oddZeros: Readonly<Record<number, number>> = { 2: -20, 3: -10, 4: -3 };
 
 /** Largest magnitude of the fixed levels, and of learned ones of so many bits: see `learnLevels`. */
 export const FIXED_LEVEL_MAX = 127;

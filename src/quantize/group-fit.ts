@@ -88,6 +88,9 @@ export class GroupFit {
   #values = new Float32Array(0);
   #importance = new Float32Array(0);
   #products = new Float32Array(0);
+  /** Where zero points tell parities: the best scales without and with the zero point, and the group's largest magnitude. */
+  readonly #scales = new Float32Array(2);
+  #peak = 0;
   readonly #inverses = new Float32Array(LANES);
   readonly #zeros = new Float32Array(LANES);
   readonly #trialSums = makeSums();
@@ -134,7 +137,8 @@ export class GroupFit {
    */
   fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
     this.search(values, start, end, importance);
-    this.store(this.scale);
+    if (this.spec.oddZero === undefined || this.scale === 0) this.store(this.scale);
+    else this.#storeShifted(end - start, this.spec.oddZero);
   }
 
   /** As `fit`, but leaves the scale exact: not yet rounded to its stored type. */
@@ -232,16 +236,44 @@ export class GroupFit {
       this.#zeros.fill(0);
     }
     const found = this.#best(count);
-    const shifted = oddZero === undefined ? null : this.#bestAt(count, oddZero);
-    const { scale, zero } = shifted && shifted.score > found.score ? shifted : found;
-    this.scale = fround(scale * peak);
-    this.zero = zero;
+    let best = found;
+    if (oddZero !== undefined) {
+      this.#zeros.fill(oddZero);
+      const shifted = this.#best(count);
+      if (shifted.score > found.score) best = shifted;
+      this.#scales[0] = fround(found.scale * peak);
+      this.#scales[1] = fround(shifted.scale * peak);
+      this.#peak = peak;
+    }
+    this.scale = fround(best.scale * peak);
+    this.zero = best.zero;
   }
 
-  /** The best grid with a codebook's zero point. */
-  #bestAt(count: number, zero: number): Found {
-    this.#zeros.fill(zero);
-    return this.#best(count);
+  /**
+   * Chooses the stored scale, and with its parity the zero point, that lose least: of the integers next to the scales that
+   * `search` found without and with the zero point.
+   */
+  #storeShifted(count: number, oddZero: number): void {
+    let best = 0;
+    this.scale = 0;
+    this.zero = 0;
+    if (this.factor === 0) return;
+    for (const odd of [0, 1]) {
+      const most = INTEGER_MAX - 1 + odd;
+      const quotient = fround(this.#scales[odd]! / this.factor);
+      const below = 2 * Math.floor(fround(fround(max(-most, min(most, quotient)) - odd) / 2)) + odd;
+      for (const whole of [below, min(most, below + 2)]) {
+        const scale = fround(fround(whole * this.factor) / this.#peak);
+        if (scale === 0) continue;
+        const zero = odd * oddZero;
+        const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
+        const gain = fround(fround(2 * scale * product) - fround(fround(scale * scale) * square));
+        if (!(gain > best)) continue;
+        best = gain;
+        this.scale = whole * this.factor + 0;
+        this.zero = zero;
+      }
+    }
   }
 
   /** The best grid, after one step of least squares. */

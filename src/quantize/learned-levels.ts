@@ -1,6 +1,6 @@
 /** Codebooks learned from weights: k-means of the weights, each divided by the scale of its group. */
 import { dequantize, groupCount, type QuantizedWeights } from "../quantized.ts";
-import { codebooks, learnedLevelMax } from "./codebooks.ts";
+import { codebooks, learnedLevelMax, oddZeroOf } from "./codebooks.ts";
 
 /** Rows of a matrix [n, k], and the importance of errors in each of its columns; null if all count alike. */
 export interface LevelSample {
@@ -28,7 +28,7 @@ export async function learnLevels(
   bits: number,
   round: RoundSample,
 ): Promise<Int8Array> {
-  let levels = scaled(Array.from(codebooks[bits]!), learnedLevelMax(bits));
+  let levels = scaled(Array.from(codebooks[bits]!), bits);
   let best = levels;
   let least = Number.POSITIVE_INFINITY;
   const tried = new Set<string>();
@@ -42,9 +42,12 @@ export async function learnLevels(
   return best;
 }
 
-/** Scales levels so that their largest magnitude is `most`. */
-function scaled(levels: readonly number[], most: number): Int8Array {
-  const largest = Math.max(...levels.map(Math.abs));
+/** Scales levels to the largest magnitude of so many bits, or less where a shift by the zero point of odd scales would exceed it. */
+function scaled(levels: readonly number[], bits: number): Int8Array {
+  const most = learnedLevelMax(bits);
+  const zero = oddZeroOf(bits, most) ?? 0;
+  const reach = (sign: number, limit: number) => Math.max(...levels.map((level) => (sign * level * most) / limit));
+  const largest = Math.max(reach(1, most + Math.min(0, zero)), reach(-1, most - Math.max(0, zero)));
   return Int8Array.from(levels, (level) => Math.round((level * most) / largest));
 }
 
@@ -82,7 +85,7 @@ class LevelSums {
     const means = Array.from(before, (level, i) =>
       this.#counts[i]! > 0 ? this.#products[i]! / this.#counts[i]! : level,
     );
-    const after = scaled(means, learnedLevelMax(Math.log2(before.length)));
+    const after = scaled(means, Math.log2(before.length));
     return after.every((level, i) => i === 0 || level > after[i - 1]!) ? after : before;
   }
 }

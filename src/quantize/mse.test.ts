@@ -115,6 +115,17 @@ describe("integer scales with a factor for 256 weights", () => {
     expect(dequantize(found).subarray(304, 400)).toEqual(new Float32Array(96));
   });
 
+  it.each([2, 3, 4])("shift the codebook where they are odd, which loses less: %d bits", (bits) => {
+    const [n, k, groupSize] = [24, 512, 16];
+    const weights = Float32Array.from({ length: n * k }, () => random.floats(6).reduce((sum, value) => sum + value, 0));
+    const scheme = { n, k, bits, groupSize, mappingType: "codebook" } as const;
+    const found = quantizeMse(weights, options({ ...scheme, scaleDType: "i8" }));
+    const odd = Array.from(found.scales, (scale, i) => Math.abs(Math.round(scale / found.superScales![i >> 4]!)) % 2);
+    expect(Array.from(found.zeros!)).toEqual(odd.map((is) => (is === 1 ? found.oddZero : 0)));
+    const plain = quantizeMse(weights, options({ ...scheme, scaleDType: "f32" }));
+    expect(lossOf(weights, dequantize(found), null)).toBeLessThan(0.95 * lossOf(weights, dequantize(plain), null));
+  });
+
   it("are refused where they have no place", () => {
     const refused = (changes: Partial<AffineOptions>, message: RegExp) =>
       expect(() => quantizeMse(new Float32Array(32), options({ scaleDType: "i8", groupSize: 32, ...changes }))).toThrow(

@@ -84,6 +84,7 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
   const { minima = false, exactScales = false } = options;
   const oddZero = scaleDType === "i8" ? options.oddZero : undefined;
   const most = options.narrowLevels ? 63 : 127;
+  const [leastLevel, mostLevel] = [-most - 1 + Math.max(0, oddZero ?? 0), most + Math.min(0, oddZero ?? 0)];
   const low = -(2 ** (bits - 1));
   const high = -low - 1;
   const integers = (length: number) => {
@@ -112,7 +113,7 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
     qvals: integers(n * k),
     scales: scales.values,
     zeros: zeros ? integers(count) : oddZero === undefined ? null : zerosOf(spec, scales, oddZero),
-    levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-most - 1, most)) : null,
+    levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(leastLevel, mostLevel)) : null,
     ...(scales.factors && { superScales: scales.factors }),
     ...(minima && { minima: least.values }),
     ...(minima && least.factors && { superMinima: least.factors }),

@@ -77,8 +77,8 @@ struct PanelRows {
 
   // Zero point of row `lane`, whose scale is number `place` of a stored group.
   static int32_t zero_at(const Panels& w, const uint8_t* group, uint32_t lane, uint32_t place) {
-    if (!w.has_zeros) return 0;
     if (w.odd_zero != 0) return w.odd_zero * (group[place] & 1);
+    if (!w.has_zeros) return 0;
     return static_cast<int8_t>(group[w.zeros_offset + lane]);
   }
 

@@ -23,6 +23,23 @@ constexpr uint32_t gemm_panels() {
 // Bytes of one unpacked panel: [k / 4][16 rows][4].
 inline size_t unpacked_bytes(const Panel16& w) { return 16 * static_cast<size_t>(w.padded_k()); }
 
+// What is added to the levels of a stored group's rows: in columns 0 to 15 and in those from 16 on, which are another
+// group in pairs of groups of 16.
+template <class Isa>
+struct GroupShifts {
+  static constexpr int kParts = 16 / Isa::kRows;
+  typename Isa::Bytes of[2][kParts];
+
+  inline LOWBIT_INLINE void load(const Panel16& w, const uint8_t* group) {
+    const int32_t shift = static_cast<uint8_t>(-w.odd_zero) * 0x01010101;
+    for (int set = 0; set < 2; set++)
+      for (int part = 0; part < kParts; part++)
+        of[set][part] = w.odd_zero == 0
+                            ? Isa::broadcast_int(0)
+                            : Isa::odd_ints(group + 16 * (w.parts == 2 ? set : 0) + Isa::kRows * part, shift, 0);
+  }
+};
+
 // Unpacks columns 32 * first .. 32 * last - 1 of a panel. Prefetches what is `ahead` bytes further on, as the `Isa`
 // does it.
 template <class Isa, int Bits, bool Levels>
@@ -37,15 +54,18 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
   for (uint32_t run = first, start = first % group_runs; run < last; start = 0, group += w.group_bytes) {
     const uint8_t* in = group + w.vectors_offset + static_cast<size_t>(start) * 64 * Bits;
     const uint32_t end = std::min(last, run + group_runs - start);
+    GroupShifts<Isa> shifts;
+    if constexpr (Levels) shifts.load(w, group);
     for (; run < end; run++) {
       Isa::template prefetch<Bits>(in + ahead);
-      each_index<8 / kFields>([&](auto) LOWBIT_INLINE {
+      each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
         for (int at = 0; at < 64; at += kVectorBytes) {
           Bytes chunk[kVectors];
           for (int v = 0; v < kVectors; v++) chunk[v] = Isa::load_bytes(in + 64 * v + at);
           each_index<kFields>([&](auto f) LOWBIT_INLINE {
             Bytes u = unpack_field<Isa, Bits, f>(chunk);
-            if constexpr (Levels) u = Isa::lookup(levels, u);
+            if constexpr (Levels)
+              u = Isa::add_bytes(Isa::lookup(levels, u), shifts.of[i * kFields + f >= 4 ? 1 : 0][at / kVectorBytes]);
             else u = Isa::template weight<Bits>(u);
             Isa::store_bytes(out + 64 * f + at, u);
           });
@@ -80,8 +100,7 @@ inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
       }
 }
 
-// A vector of columns of a block: a panel, or part of one. `zeros` points at the zero points of the first group as they
-// are packed, or at integer scales whose parities tell them.
+// A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
 struct GemmColumns {
   const uint8_t *unpacked, *scales, *zeros;
   uint32_t panel;
@@ -115,7 +134,6 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   const size_t stride = w.padded_k(), block_stride = rows.block_count, group_bytes = w.group_bytes;
   const uint32_t length = Short ? Columns : rows.block_length, blocks = rows.blocks;
   const bool has_zeros = w.has_zeros, has_minima = w.has_minima;
-  const int32_t odd_zero = w.odd_zero;
   const size_t next_scales = scale_stride(w);
   const int8_t* x = rows.values + row * stride;
   const BlockNumbers* numbers = rows.numbers + row * block_stride;
@@ -128,12 +146,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
   for (uint32_t i = 0, of_group = 0; i < block_stride; i++, numbers++) {
     Ints sum[2][Rows];
-    if (odd_zero != 0) {
-      const uint32_t set = Columns == 16 ? 16 * (i % 2) : 0;
-      for (int v = 0; v < 2; v++)
-        for (int m = 0; m < Rows; m++)
-          sum[v][m] = scaled_odd_zeros<Isa>(zeros[v] + set, odd_zero, offset, -numbers[m * block_stride].sum);
-    } else if (has_zeros) {
+    if (has_zeros) {
       for (int v = 0; v < 2; v++)
         for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -numbers[m * block_stride].sum);
     } else {
@@ -158,7 +171,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
               add_offsets<Isa>(offsets[i + m * block_stride], Isa::load_floats(scales[v] + kScaleBytes), total[v][m]);
       if (!ends) continue;
       scales[v] += next_scales;
-      if (Columns == 32 || i % 2 == 1) zeros[v] += group_bytes;
+      zeros[v] += group_bytes;
     }
   }
   store_part<Isa, Rows>(args, columns[0].panel, columns[0].part, row, total[0]);
@@ -202,7 +215,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   constexpr int kParts = 16 / Isa::kRows;
   const size_t bytes = gemm_panel_bytes(w), scales = unpacked_bytes(w);
   uint8_t* unpacked = gemm.scratch + thread * kStep * bytes;
-  const uint32_t first = tile * args.panels_per_tile, zeros = w.stores_zeros() ? w.zeros_offset : 0;
+  const uint32_t first = tile * args.panels_per_tile;
   const uint32_t last = std::min(w.panel_count, first + args.panels_per_tile);
   for (uint32_t p = first; p < last; p += kStep) {
     for (uint32_t i = 0; i < kStep && p + i < last; i++) {
@@ -214,7 +227,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
       const uint32_t panel = std::min(p + v / kParts, last - 1);
       const int part = v % kParts;
       const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
-      columns[v] = {from, from + scales, w.panel(panel) + zeros + Isa::kRows * part, panel, part};
+      columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
     }
     gemm_rows<Isa>(gemm, columns, kOffset);
   }

@@ -70,8 +70,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       for (int set = 0; set < kSets; set++)
         for (int p = 0; p < Panels; p++)
           for (int m = 0; m < Rows; m++)
-            sum[set][p][m] =
-                start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block[m] + set_block + set].sum, set);
+            sum[set][p][m] = start_of<Isa, Bits, Levels>({w, rows, group[p], part, set}, block[m] + set_block + set);
       uint32_t at = w.vectors_offset + 2 * Bits * start;
       for (uint32_t c = g * w.group_length + start, end = c + block_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
@@ -214,6 +213,7 @@ inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t la
   for (size_t i = size_t{first} * rows.block_count; i < size_t{last} * rows.block_count; i++) {
     const int32_t sum = rows.numbers[i].sum;
     if (args.weights.has_offsets) rows.offsets[i] = static_cast<float>(-sum) * rows.numbers[i].factor;
+    if (args.weights.odd_zero != 0) rows.odd_sums[i] = -(offset + args.weights.odd_zero) * sum;
     rows.numbers[i].sum = -offset * sum;
   }
 }

@@ -54,8 +54,9 @@ constexpr bool is_wide() {
 
 // Whether all levels of a codebook are -64 .. 63: with 64 added they take 7 bits.
 inline bool has_narrow_levels(const Panel16& w) {
-  return w.has_levels &&
-         std::all_of(w.levels, w.levels + (1 << w.bits), [](int8_t level) { return level >= -64 && level < 64; });
+  return w.has_levels && std::all_of(w.levels, w.levels + (1 << w.bits), [&](int8_t level) {
+           return std::min<int>(level, level - w.odd_zero) >= -64 && std::max<int>(level, level - w.odd_zero) < 64;
+         });
 }
 
 // Steps of four columns whose sums, of two products each, fit 16 bits; 0 for weights of more than 7 bits.
@@ -170,13 +171,6 @@ inline LOWBIT_INLINE typename Isa::Floats add_offsets(float offset, typename Isa
   return Isa::multiply_add(Isa::broadcast(offset), offsets, total);
 }
 
-// (offset + zero point) * factor for integer scales at `scales`, whose parities tell zero points: see Panels::odd_zero.
-template <class Isa>
-inline LOWBIT_INLINE typename Isa::Ints scaled_odd_zeros(const uint8_t* scales, int32_t zero, int32_t offset,
-                                                         int32_t factor) {
-  return Isa::odd_ints(scales, (offset + zero) * factor, offset * factor);
-}
-
 // Whether groups add offsets, as add_block does. Otherwise zero points are part of the integer sums.
 template <class Isa>
 inline bool adds_offsets(const Panel16& w) {
@@ -188,11 +182,7 @@ inline bool adds_offsets(const Panel16& w) {
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
                                                                      typename Isa::Floats scale, int bits) {
-  if (__builtin_expect(!w.has_minima, 1)) {
-    const auto zeros = w.odd_zero != 0 ? Isa::to_floats(Isa::odd_ints(place.at(0, 1), w.odd_zero, 0))
-                                       : Isa::load_zeros(place.at(w.zeros_offset, 1));
-    return Isa::multiply(zeros, scale);
-  }
+  if (__builtin_expect(!w.has_minima, 1)) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
   const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
   return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (bits - 1))), minima);
 }

@@ -102,11 +102,10 @@ inline LOWBIT_INLINE void add_shared(const PackedLinear& args, const SharedRun<I
   const BlockNumbers* numbers = args.rows.numbers + block;
   auto* block_sums = sums.block + first;
   auto* totals = sums.total + first;
-  const auto begin = [&](int set, int p, int m)
-                         LOWBIT_INLINE {
-    return kWhole || run.begins
-               ? start_of<Isa, Bits, Levels>(w, run.group[p], part_of<Isa>(p), numbers[m * block_stride + set].sum, set)
-               : block_sums[m][p];
+  const auto begin = [&](int set, int p, int m) LOWBIT_INLINE {
+    return kWhole || run.begins ? start_of<Isa, Bits, Levels>({w, args.rows, run.group[p], part_of<Isa>(p), set},
+                                                              block + m * block_stride + set)
+                                : block_sums[m][p];
   };
   typename Isa::Ints sum[kSets][2][Rows];
   if constexpr (!Isa::kShortSums)

@@ -74,14 +74,23 @@ struct StoredQuads {
   }
 };
 
-// Initial sums of a row in a block; `sums` is BlockNumbers::sum, and `set` that of GroupPlace.
+// A group that a row is multiplied with, for part of a panel's columns; `set` as in GroupPlace.
+struct StartPlace {
+  const Panel16& w;
+  const QuantizedRows& rows;
+  const uint8_t* group;
+  int part, set;
+};
+
+// Initial sums of a row in a block of number `block`.
 template <class Isa, int Bits, bool Levels>
-inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
-                                                                 int32_t sums, int set) {
+inline LOWBIT_INLINE typename Isa::Ints start_of(const StartPlace& place, size_t block) {
+  const auto& [w, rows, group, part, set] = place;
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
+  const int32_t sums = rows.numbers[block].sum;
+  if constexpr (Levels)
+    if (w.odd_zero != 0) return Isa::odd_ints(group + 16 * set + Isa::kRows * part, rows.odd_sums[block], sums);
   if (!w.has_offsets || adds_offsets<Isa>(w)) return Isa::broadcast_int(sums);
-  if (Levels && w.odd_zero != 0)
-    return scaled_odd_zeros<Isa>(group + 16 * set + part * Isa::kRows, w.odd_zero, kOffset, -sums);
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
@@ -125,7 +134,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     if (kNested && g % kSuperGroups == 0)
       each_part([&](auto p, auto part) LOWBIT_INLINE { factors[p][part].load(w, group[p], g, part); });
     const auto start = [&](auto p, auto part, int m, int set = 0) LOWBIT_INLINE {
-      return start_of<Isa, Bits, Levels>(w, group[p], part, rows.numbers[block + m * block_stride + set].sum, set);
+      return start_of<Isa, Bits, Levels>({w, rows, group[p], part, set}, block + m * block_stride + set);
     };
     const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows], int set = 0) LOWBIT_INLINE {
       const GroupPlace<Isa> place{group[p], g, part, set};

@@ -26,6 +26,8 @@ struct QuantizedRows {
   BlockNumbers* numbers;
   // Minus the sum of the values, times the factor; only for weights with zero points or minima.
   float* offsets;
+  // BlockNumbers::sum for weights whose zero point is that of odd scales; only where there is one.
+  int32_t* odd_sums;
   // Scales and zero points [row]; only with a scale per row.
   float* scales;
   int32_t* zeros;
@@ -53,6 +55,7 @@ struct QuantizedRows {
     values = reinterpret_cast<int8_t*>(take(m * stride()));
     numbers = reinterpret_cast<BlockNumbers*>(take(count * sizeof(BlockNumbers)));
     offsets = reinterpret_cast<float*>(take(w.has_offsets ? 4 * count : 0));
+    odd_sums = reinterpret_cast<int32_t*>(take(w.odd_zero != 0 ? 4 * count : 0));
     scales = reinterpret_cast<float*>(take(in_blocks ? 0 : 4 * static_cast<size_t>(m)));
     zeros = reinterpret_cast<int32_t*>(take(in_blocks ? 0 : 4 * static_cast<size_t>(m)));
     return static_cast<size_t>(at - start);

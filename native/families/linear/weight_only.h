@@ -37,8 +37,8 @@ inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words*
 // Zero points and scales of a group, one row per lane.
 template <class Isa>
 struct LaneGroup {
-  // Zero point of the weights as stored, or of levels + 128, plus the constant that `byte_floats` needs; and scales. The
-  // second is that of the second group of 16 of a pair.
+  // Zero point of the weights as stored, or of levels + 128, plus the constant that `byte_floats` needs; and scales.
+  // The second is that of the second group of 16 of a pair.
   typename Isa::V zeros[2], scales[2];
 };
 
@@ -63,10 +63,11 @@ inline typename Isa::V lane_zeros(const Panel16& w, const uint8_t* group, uint32
 template <class Isa>
 inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t g, uint32_t lane) {
   const auto offset = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
-  const auto zero = w.has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 0) : offset;
+  const bool has_zeros = w.has_zeros || w.odd_zero != 0;
+  const auto zero = has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 0) : offset;
   const auto scales = lane_scales<Isa>(w, group, g, lane, 0);
   if (w.parts == 1) return {{zero, zero}, {scales, scales}};
-  const auto second = w.has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 1) : offset;
+  const auto second = has_zeros ? offset + lane_zeros<Isa>(w, group, lane, 1) : offset;
   return {{zero, second}, {scales, lane_scales<Isa>(w, group, g, lane, 1)}};
 }
 

@@ -149,6 +149,14 @@ inline Grid search_at(const QuantizeArgs& args, const float* row, size_t start, 
   return search_group<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, thread);
 }
 
+template <class Search>
+inline Grid stored_at(const QuantizeArgs& args, const float* row, size_t start, float factor, uint32_t thread) {
+  if (args.odd_zero != 0)
+    return search_stored<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, factor, thread);
+  const Grid grid = search_at<Search>(args, row, start, thread);
+  return {stored_scale(args, grid, factor), grid.zero};
+}
+
 // Searches scales and zero points for groups that begin at a column, and factors for super-blocks that do.
 template <class Search>
 inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, uint32_t thread) {
@@ -171,11 +179,10 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
       }
       factor = stored;
     }
-    const Grid grid = search_at<Search>(args, values, column, thread);
     const size_t at = row * args.groups + column / args.group_size;
-    args.scales[at] = stored_scale(args, grid, factor);
-    const bool is_zero = args.scales[at] == 0 && args.odd_zero != 0;
-    if (args.zeros) args.zeros[at] = static_cast<int8_t>(is_zero ? 0 : grid.zero);
+    const Grid grid = stored_at<Search>(args, values, column, factor, thread);
+    args.scales[at] = grid.scale;
+    if (args.zeros) args.zeros[at] = static_cast<int8_t>(grid.zero);
   }
 }
 

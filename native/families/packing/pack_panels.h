@@ -142,7 +142,7 @@ inline double store_part(const PackArgs& args, uint8_t* group, uint32_t first, u
   store_number(w, scale, args.super_scales, row, g, 1, group + w.scale_bytes * place);
   int32_t zero = w.has_minima ? -(1 << (w.bits - 1)) : 0;
   if (args.zeros) zero = args.zeros[index];
-  if (w.stores_zeros()) group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
+  if (w.has_zeros) group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
   const int8_t* q = args.qvals + row * w.k + part * w.part_size();
   double sum = static_cast<double>(level_sum(args, q, count, zero)) * static_cast<double>(scale);
   if (w.has_minima) {
@@ -202,8 +202,8 @@ struct PackPanels {
     w.scale_bytes = given.scale_bytes;
     w.e4m3_scales = given.has_e4m3;
     w.has_minima = given.minima;
-    w.has_zeros = given.zeros;
     w.odd_zero = static_cast<int8_t>(given.odd_zero);
+    w.has_zeros = given.zeros && w.odd_zero == 0;
     w.has_levels = given.levels;
     w.has_bias = given.has_bias;
     size_panels(w, Places::kRows);

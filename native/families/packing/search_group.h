@@ -2,6 +2,8 @@
 // are tried at a time, one per lane, so that no sum crosses lanes.
 #pragma once
 
+#include <cmath>
+
 #include "quantize_args.h"
 
 namespace lowbit {
@@ -38,8 +40,8 @@ struct WholeLevels {
   }
 };
 
-// A codebook minus a zero point: its lowest level, the steps from each level to the next, and the thresholds above which
-// the next is nearer.
+// A codebook minus a zero point: its lowest level, the steps from each level to the next, and the thresholds above
+// which the next is nearer.
 template <size_t Count>
 struct Codebook {
   float lowest, steps[Count - 1], thresholds[Count - 1];
@@ -224,15 +226,44 @@ inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
   return {found.scale * group.peak, zeros[found.place]};
 }
 
+// The best candidate with a codebook minus a zero point.
+template <class Search, size_t Count>
+inline Found find_shifted(const QuantizeArgs& args, const SearchedGroup& group, float zero) {
+  const typename Search::template Levels<Count> levels(args.levels, zero);
+  return find_grid(group, args.trials, levels, [&](size_t) { return levels; });
+}
+
+// The stored scale, and with its parity the zero point, that lose least: of the integers next to the best scales
+// without and with the zero point.
+template <class Search, size_t Count>
+inline Grid stored_shifted(const QuantizeArgs& args, const SearchedGroup& group, float factor) {
+  Grid best = {0, 0};
+  float most_gain = 0;
+  for (int odd = 0; odd < 2; odd++) {
+    const float parity = static_cast<float>(odd), most = kIntegerMax - 1 + parity, zero = parity * args.odd_zero;
+    const typename Search::template Levels<Count> levels(args.levels, zero);
+    const Found found = find_grid(group, args.trials, levels, [&](size_t) { return levels; });
+    const float quotient = found.scale * group.peak / factor;
+    const float below = 2 * std::floor((clamp(quotient, -most, most) - parity) / 2) + parity;
+    for (const float whole : {below, smaller(below + 2, most)}) {
+      const float scale = whole * factor / group.peak;
+      if (scale == 0) continue;
+      SearchSums sums = sums_of_grid(group, 1.0f / scale, levels);
+      const float product = sum_of_lanes(sums.products), square = sum_of_lanes(sums.squares);
+      const float gain = 2 * scale * product - scale * scale * square;
+      if (!(gain > most_gain)) continue;
+      most_gain = gain;
+      best = {whole * factor + 0.0f, zero};
+    }
+  }
+  return best;
+}
+
 template <class Search, size_t Count>
 inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
-  const auto find = [&](float zero) {
-    const typename Search::template Levels<Count> levels(args.levels, zero);
-    return find_grid(group, args.trials, levels, [&](size_t) { return levels; });
-  };
-  const Found found = find(0);
+  const Found found = find_shifted<Search, Count>(args, group, 0);
   if (args.odd_zero != 0) {
-    const Found shifted = find(args.odd_zero);
+    const Found shifted = find_shifted<Search, Count>(args, group, args.odd_zero);
     if (shifted.score > found.score) return {shifted.scale * group.peak, args.odd_zero};
   }
   return {found.scale * group.peak, 0};
@@ -297,6 +328,19 @@ inline float stored_scale(const QuantizeArgs& args, const Grid& grid, float fact
   return scale < 0 ? -stored : stored;
 }
 
+// The grid of a group whose scale is stored with a factor, and with zero points of odd scales.
+template <class Search>
+inline Grid search_stored(const QuantizeArgs& args, const float* row, const GroupPlace& place, float factor,
+                          uint32_t thread) {
+  const SearchedGroup group = read_group(args, row, place, thread);
+  if (!(group.peak > 0) || factor == 0) return {0, 0};
+  switch (args.level_count) {
+    case 4: return stored_shifted<Search, 4>(args, group, factor);
+    case 8: return stored_shifted<Search, 8>(args, group, factor);
+    default: return stored_shifted<Search, 16>(args, group, factor);
+  }
+}
+
 // Rounds a group to integers for a stored scale and zero point.
 inline void round_group(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
   if (args.is_signs) {
@@ -334,8 +378,8 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
     return GroupPlace{row, start, std::min(args.group_size, args.k - start), group};
   };
   const auto store = [&](const GroupPlace& place, Grid grid, float factor) {
-    grid.scale = stored_scale(args, grid, factor);
-    if (grid.scale == 0 && args.odd_zero != 0) grid.zero = 0;
+    if (args.odd_zero != 0) grid = search_stored<Search>(args, values, place, factor, thread);
+    else grid.scale = stored_scale(args, grid, factor);
     round_group(args, values + place.start, place.count, grid, args.qvals + row * args.k + place.start);
     scales[place.group] = grid.scale;
     if (args.zeros) args.zeros[row * args.groups + place.group] = static_cast<int8_t>(grid.zero);
@@ -348,16 +392,12 @@ inline void search_groups(const QuantizeArgs& args, const float* values, size_t 
       continue;
     }
     scales[group] = grid.scale;
-    if (args.zeros) args.zeros[row * args.groups + group] = static_cast<int8_t>(grid.zero);
     peak = larger(peak, grid.scale < 0 ? -grid.scale : grid.scale);
   }
   if (args.scale_type != ScaleType::kInteger) return;
   const float factor = factor_of(peak);
   super_scale_at(args, row, first * args.group_size) = factor;
-  for (size_t group = first; group < last; group++) {
-    const float zero = args.zeros ? static_cast<float>(args.zeros[row * args.groups + group]) : 0;
-    store(place_of(group), {scales[group], zero}, factor);
-  }
+  for (size_t group = first; group < last; group++) store(place_of(group), {scales[group], 0}, factor);
 }
 
 }  // namespace

@@ -105,6 +105,12 @@ export function writeHeader(
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
+/** Why a codebook cannot be shifted by the zero point of odd scales; null if it can. */
+export function shiftRefusal(levels: Int8Array | null, oddZero = 0): string | null {
+  const bad = levels?.find((level) => level - oddZero < -128 || level - oddZero > 127);
+  return bad === undefined ? null : `expected levels of -128..127 minus ${oddZero}, too, but found ${bad}`;
+}
+
 /** Builds the header of panels packed in parts, each of which is a buffer with its own header. */
 export class HeaderOfParts {
   readonly #header = new Uint8Array(HEADER_BYTES);
@@ -186,6 +192,8 @@ export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHead
       `packed weights: expected 1..8 bits and positive n, k and group size but found ${bits} bits, n ${spec.n}, k ${spec.k}, group size ${spec.groupSize}`,
     );
   const levels = hasLevels ? new Int8Array(bytes.slice(40, 40 + Math.min(LEVELS_MAX, 1 << bits)).buffer) : null;
+  const refusal = shiftRefusal(levels, spec.oddZero);
+  if (refusal) throw new ShapeError(`packed weights: ${refusal}`);
   const hasBias = (flags & FLAG_BIAS) !== 0;
   const layoutId = view.getUint16(6, true);
   const tile = { nr: view.getUint8(12), kr: view.getUint8(13), sr: view.getUint8(14) };

@@ -124,6 +124,16 @@ describe("what a layout cannot store", () => {
   });
 });
 
+it("takes zero points that the parities of scales tell, and no others", () => {
+  const form = { n: 4, k: 64, bits: 4, groupSize: 32, levels: true, scaleDType: "i8", oddZero: 7 } as const;
+  const weights = randomWeights(new Random(1), form);
+  const pack = (changes: Partial<typeof weights>) => packWeights({ ...weights, ...changes }, null, layoutNamed("panel16"));
+  expect(() => pack({})).not.toThrow();
+  const others = weights.zeros!.map((zero) => 7 - zero);
+  expect(() => pack({ zeros: others })).toThrow(/expected zero point \d with integer scale -?\d+ but found \d/);
+  expect(() => pack({ levels: new Int8Array(16).fill(-122) })).toThrow(/levels of -128..127 minus 7, too, but found -122/);
+});
+
 describe("size of panel16", () => {
   /** Bits a weight without the header and the f32 corrections, which are 4 bytes a row. */
   const bitsPerWeight = (options: Partial<RandomWeightsOptions>) => {
@@ -262,6 +272,12 @@ describe("a damaged buffer", () => {
       "codebook of 5 bits",
       (view) => [view.setUint8(8, 5), view.setUint16(10, 4, true)],
       /codebooks of more than 4 bits/,
+    ],
+    ["shift of no codebook", (view) => view.setUint16(10, 17, true), /zero points of odd scales are for codebooks/],
+    [
+      "shift beyond int8",
+      (view) => [view.setUint16(10, 21, true), view.setInt8(40, -120), view.setInt8(56, 9)],
+      /expected levels of -128..127 minus 9, too, but found -120/,
     ],
   ])("with a forged %s says so", (_, change, message) => {
     expect(() => openPacked(forged(change), weights)).toThrow(message);

@@ -100,7 +100,12 @@ export function describePacked(bytes: Uint8Array, length: number, shape: PackedS
 /** Description of the form of packed weights: equal for matrices that the same code can read. */
 export function formOf({ layout, spec, hasBias }: Omit<PackedWeights, "bytes">): string {
   const { bits, n, k, groupSize, scaleDType, hasZeros, hasLevels, hasMinima = false, oddZero } = spec;
-  const parts = { [oddZero === undefined ? "zero points" : `zero points of ${oddZero} with odd scales`]: hasZeros, "a codebook": hasLevels, minima: hasMinima, biases: hasBias };
+  const parts = {
+    [oddZero === undefined ? "zero points" : `zero points of ${oddZero} with odd scales`]: hasZeros,
+    "a codebook": hasLevels,
+    minima: hasMinima,
+    biases: hasBias,
+  };
   const had = Object.entries(parts).flatMap(([name, has]) => (has ? [name] : []));
   const sizes = `${bits} bits [${n}, ${k}] in ${layout.name}, groups of ${groupSize} with ${scaleDType} scales`;
   return [sizes, ...had].join(", ");

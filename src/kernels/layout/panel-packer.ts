@@ -12,7 +12,7 @@ import {
   type WeightSpec,
 } from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackTarget } from "../contract.ts";
-import { writeHeader } from "./header.ts";
+import { shiftRefusal, writeHeader } from "./header.ts";
 import { type PanelGeometry, panelGeometry, scaleBytes } from "./panel-geometry.ts";
 import { GroupPacker, type WordPlaces } from "./panel-pack.ts";
 
@@ -152,8 +152,10 @@ export function checkFactors(part: QuantizedWeights): void {
   if (part.oddZero !== undefined) checkParities(part, part.oddZero);
 }
 
-/** ShapeError for zero points that are not those which the parities of the scales tell. */
+/** ShapeError for zero points that are not those which the parities of the scales tell, and for levels too large for them. */
 function checkParities(part: QuantizedWeights, oddZero: number): void {
+  const refusal = shiftRefusal(part.levels, oddZero);
+  if (refusal) throw new ShapeError(`packed weights: ${refusal}`);
   const [groups, count] = [groupCount(part), superGroupCount(part)];
   for (let row = 0, i = 0; row < part.n; row++)
     for (let group = 0; group < groups; group++, i++) {
