@@ -47,7 +47,8 @@
   TABLE(embedding_rows)             \
   TABLE(scalar_rows)                \
   TABLE(expert_kernel_rows)         \
-  TABLE(quantize_baseline_rows)     \
+  TABLE(quantize_rows)              \
+  TABLE(pack_rows)                  \
   TABLE(vocabulary_baseline_rows)   \
   TABLE(measure_read_rows)
 

@@ -1,19 +1,20 @@
-// Weight quantization and packing on the baseline instructions of the architecture.
+// Weight quantization on the baseline instructions of the architecture: search and GPTQ.
 #include "../families/packing/affine_rows.h"
 #include "../families/packing/gptq_blocks.h"
-#include "../families/packing/pack_panels.h"
 #include "../kernel.h"
 #include "floats.h"
 
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
-                               LOWBIT_GPTQ_ROWS(PlainSearch, LOWBIT_FLOATS_TARGET, kBaselineNeeds),
-                               LOWBIT_PACK_ROWS(LOWBIT_FLOATS_TARGET)};
+constexpr KernelRow kRows[] = {
+    quantize_row<PlainSearch>("quantize_any_wx_1x1x16_" LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+    gptq_round_row<PlainSearch>("gptq_round_f32_wx_1x1x128_" LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+    gptq_sweep_row("gptq_sweep_f32_wx_1x1x128_" LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+};
 
 }  // namespace
 
-KernelRows quantize_baseline_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+KernelRows quantize_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
 
 }  // namespace lowbit

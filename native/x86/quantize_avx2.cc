@@ -6,8 +6,11 @@
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(PlainSearch, "avx2", kAvx2),
-                               LOWBIT_GPTQ_ROWS(PlainSearch, "avx2", kAvx2)};
+constexpr KernelRow kRows[] = {
+    quantize_row<PlainSearch>("quantize_any_wx_1x1x16_avx2", kAvx2),
+    gptq_round_row<PlainSearch>("gptq_round_f32_wx_1x1x128_avx2", kAvx2),
+    gptq_sweep_row("gptq_sweep_f32_wx_1x1x128_avx2", kAvx2),
+};
 
 }  // namespace
 

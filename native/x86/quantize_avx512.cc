@@ -43,8 +43,11 @@ struct Avx512Search {
   using Levels = HalvedLevels<Count>;
 };
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(Avx512Search, "avx512", kAvx512),
-                               LOWBIT_GPTQ_ROWS(Avx512Search, "avx512", kAvx512)};
+constexpr KernelRow kRows[] = {
+    quantize_row<Avx512Search>("quantize_any_wx_1x1x16_avx512", kAvx512),
+    gptq_round_row<Avx512Search>("gptq_round_f32_wx_1x1x128_avx512", kAvx512),
+    gptq_sweep_row("gptq_sweep_f32_wx_1x1x128_avx512", kAvx512),
+};
 
 }  // namespace
 

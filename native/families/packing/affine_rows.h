@@ -172,11 +172,10 @@ void quantize_prepare(Step& step, const Call& call) {
   step.tiles[0] = static_cast<uint32_t>((args.n + args.rows_per_tile - 1) / args.rows_per_tile);
 }
 
-#define LOWBIT_QUANTIZE_ROW(Search, target, needs)                                                  \
-  KernelRow {                                                                                       \
-    "quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, \
-        quantize_prepare<Search>                                                                    \
-  }
+template <class Search>
+constexpr KernelRow quantize_row(const char* name, uint32_t needs) {
+  return {name, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, quantize_prepare<Search>};
+}
 
 }  // namespace
 }  // namespace lowbit

@@ -345,13 +345,14 @@ void gptq_prepare(Step& step, const Call& call) {
   step.tiles[0] = static_cast<uint32_t>((args.grids.n + kLanes - 1) / kLanes);
 }
 
-#define LOWBIT_GPTQ_ROWS(Search, target, needs)                                                       \
-  KernelRow{"gptq_round_f32_wx_1x1x128_" target, "gptq_round", nullptr, 0, needs, 1, 1, gptq_scratch, \
-            gptq_prepare<RoundsBlock<Search>>},                                                       \
-      KernelRow {                                                                                     \
-    "gptq_sweep_f32_wx_1x1x128_" target, "gptq_sweep", nullptr, 0, needs, 1, 1, gptq_scratch,         \
-        gptq_prepare<SweepsBlock>                                                                     \
-  }
+template <class Search>
+constexpr KernelRow gptq_round_row(const char* name, uint32_t needs) {
+  return {name, "gptq_round", nullptr, 0, needs, 1, 1, gptq_scratch, gptq_prepare<RoundsBlock<Search>>};
+}
+
+constexpr KernelRow gptq_sweep_row(const char* name, uint32_t needs) {
+  return {name, "gptq_sweep", nullptr, 0, needs, 1, 1, gptq_scratch, gptq_prepare<SweepsBlock>};
+}
 
 }  // namespace
 }  // namespace lowbit

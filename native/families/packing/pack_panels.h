@@ -225,13 +225,5 @@ struct PackPanels {
   }
 };
 
-#define LOWBIT_PACK_ROWS(target)                                                                                      \
-  KernelRow{"pack_any_wx_1x16x4_" target,      "quantize_pack", "panel16", kBits1To8, kBaselineNeeds, 1, 16, nullptr, \
-            PackPanels<Panel16Places>::prepare},                                                                      \
-      KernelRow {                                                                                                     \
-    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", kBits1To8, kBaselineNeeds, 1, 32, nullptr,              \
-        PackPanels<Panel32Places>::prepare                                                                            \
-  }
-
 }  // namespace
 }  // namespace lowbit
