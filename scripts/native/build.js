@@ -86,7 +86,7 @@ function compiler() {
 const unoptimized = ["-O0", "-Dalways_inline=unused"];
 
 /** Whether a file that this CPU never chooses is optimized a little, since tests compute much with it. @param {string} file */
-const isTestedLong = (file) => /(attention|transformer)[_.]/.test(file);
+const isTestedLong = (file) => /(attention|transformer|quantize)[_.]/.test(file);
 const lightlyOptimized = ["-O1", "-Dalways_inline=unused"];
 
 /** Flags of sanitizers: reports name lines, and frames are there. Optimizing checks of each access would take minutes. */

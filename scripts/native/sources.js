@@ -57,9 +57,11 @@ const instructionSets = {
 export const passedOver = {
   "generic/linear_float.cc": ["kAvx2"],
   "generic/transformer.cc": ["kAvx2"],
+  "generic/quantize.cc": ["kAvx2"],
   "x86/attention_avxvnni.cc": ["kAvx512"],
   "x86/attention_avx2.cc": ["kAvx512", "kAvxVnni"],
   "x86/transformer_avx2.cc": ["kAvx512"],
+  "x86/quantize_avx2.cc": ["kAvx512"],
   "x86/linear_float_avx2.cc": ["kAvx512"],
   "x86/linear_gemm_avx2.cc": ["kAvxVnni", "kAvx512Vnni"],
   "x86/linear_avx2.cc": ["kAvxVnni", "kAvx512Vnni"],
@@ -119,6 +121,9 @@ const slow = [
   "x86/transformer_avx512.cc",
   "x86/attention_amx.cc",
   "x86/transformer_avx2.cc",
+  "x86/quantize_avx512.cc",
+  "x86/quantize_avx2.cc",
+  "generic/quantize.cc",
   "generic/transformer.cc",
   "generic/linear_packed.cc",
 ].map((file) => join(...file.split("/")));
