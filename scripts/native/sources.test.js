@@ -2,14 +2,15 @@
 import { describe, expect, it } from "vitest";
 import { cpuWith } from "../../src/kernels/cpu.ts";
 import * as table from "../../src/kernels/families/index.ts";
+import { gptqRound, gptqSweep, quantizeAffine } from "../../src/kernels/families/packing/kernels.ts";
 import { knownCpus } from "../../src/kernels/known-cpus.ts";
 import { knownRows } from "../../src/kernels/native/known-rows.ts";
 import { chosenOn, rowsOfFile } from "../../test/support/passed-over.ts";
 import { passedOver } from "./sources.js";
 
-const families = Object.values(table);
+const families = [...Object.values(table), quantizeAffine, gptqRound, gptqSweep];
 
-/** Rows of quantizers, which no program names, so that only the addon that has them knows them. */
+/** Rows of quantizers, which no program names, so that only an addon knows them. */
 const isQuantizer = (name) => /^(quantize|gptq)_/.test(name);
 
 describe.each(Object.entries(passedOver))("rows of native/%s", (file, features) => {
