@@ -15,6 +15,13 @@ const models = "test/{backends,embeddings-reference,embeddings-wasm,golden-refer
 /** Files as strangers could make them, tried by the thousand: `npm run test:hostile`, which `npm test` leaves out. */
 const hostile = "test/{bounded-memory,fuzz,fuzz-exports,hostile-programs,hostile-tables,sizes}.test.ts";
 
+/** What holds for every row, number of threads and way of sharing, tried in all: `npm run test:sweeps`, which `npm test` leaves out. */
+const sweeps = [
+  "src/kernels/{rows-alone,wasm/row-text,families/{attention/sequences,linear/long}}.test.ts",
+  "src/{sequences/operations,server/agent-prefixes,text/drafted-decoder}.test.ts",
+  "test/{drafts,recurrent,sequences,threads,wrong-arguments,wrong-tool-arguments}.test.ts",
+];
+
 export default defineConfig({
   // Examples use the package by its name.
   resolve: {
@@ -39,10 +46,11 @@ export default defineConfig({
         test: {
           name: "alone",
           include: ["{src,packages,test,scripts,web}/**/*.test.{ts,js}"],
-          exclude: [...tidy, hostile, models, "**/node_modules/**"],
+          exclude: [...tidy, ...sweeps, hostile, models, "**/node_modules/**"],
         },
       },
-      { extends: true, test: { name: "together", include: tidy, isolate: false } },
+      { extends: true, test: { name: "together", include: tidy, exclude: sweeps, isolate: false } },
+      { extends: true, test: { name: "sweeps", include: sweeps } },
       { extends: true, test: { name: "hostile", include: [hostile] } },
       { extends: true, test: { name: "models", include: [models] } },
     ],
