@@ -94,22 +94,29 @@ struct FloatsAvx512 {
 
   // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
-  // Lane i is the sum of v[i].
+  // Lane i is the sum of v[i]. One of the two terms of each addition comes from a blend: unlike shuffles, which have one
+  // port, blends share both with multiplications.
   static V sums(const V* v) {
     V four[4];
-    for (int i = 0; i < 4; i++) {
-      const V a = _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]), _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]));
-      const V b =
-          _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]), _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]));
-      four[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
-    }
+    for (int i = 0; i < 4; i++)
+      four[i] = fold_lanes(fold_pairs(v[4 * i], v[4 * i + 2]), fold_pairs(v[4 * i + 1], v[4 * i + 3]));
     const V a = fold_quarters(four[0], four[1]), b = fold_quarters(four[2], four[3]);
-    return fold_quarters(a, b);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
   }
 
-  // Quarters 0 + 1 and 2 + 3 of a, then those of b.
+  // Of each quarter, lanes 0 + 2 and 1 + 3 of a, then those of b.
+  static V fold_pairs(V a, V b) {
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b), _mm512_shuffle_ps(a, b, 0x4e));
+  }
+  // Of each quarter, lanes 0 + 1 of a, 0 + 1 of b, 2 + 3 of a, 2 + 3 of b.
+  static V fold_lanes(V a, V b) {
+    const __m512i others = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, a, b), _mm512_permutex2var_ps(a, others, b));
+  }
+  // Quarters 0 + 1 of a, 0 + 1 of b, 2 + 3 of a, 2 + 3 of b.
   static V fold_quarters(V a, V b) {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    const __m512i others = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b), _mm512_permutex2var_ps(a, others, b));
   }
 };
 
