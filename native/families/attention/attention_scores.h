@@ -165,12 +165,11 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
 }
 
-// q . key for the lanes of a vector, without the scales of int8 keys. `Rows` is lane_rows; the first `rows` queries are
-// distinct.
-template <class Isa, class Element, int Rows>
+// q . key for the lanes of a vector, without the scales of int8 keys. `Rows` is lane_rows; the first `Used` queries are
+// distinct, and the sums of the others stay 0.
+template <class Isa, class Element, int Rows, int Used>
 inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
-                                                                        const Element* const* keys, uint32_t dim,
-                                                                        uint32_t rows) {
+                                                                        const Element* const* keys, uint32_t dim) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   V sums[kLanes];
@@ -178,9 +177,7 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
   each_column<Isa>(dim, [&](size_t d, auto vector) LOWBIT_INLINE {
     V k[kKeys];
     for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
-    each_index<Rows>([&](auto r) LOWBIT_INLINE {
-      // Queries from `rows` on are repetitions, fewer than half of all: their sums stay 0.
-      if (2 * r > Rows && r >= rows) return;
+    each_index<Used>([&](auto r) LOWBIT_INLINE {
       V q = Isa::load(queries + d * Rows + r * kLanes);
       // Converting int8 to floats takes so many instructions that operands from memory are faster with two keys.
       if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
@@ -288,8 +285,8 @@ inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
 }
 
 // scores[vector][key][lane_rows] with the keys of `range`, `apart` floats from one vector to the next. `Rows` is the
-// lane_rows of all vectors.
-template <class Isa, class Element, int Rows>
+// lane_rows of all vectors, which have up to `Used` distinct queries.
+template <class Isa, class Element, int Rows, int Used>
 LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block,
                              KeyRange range, float* scores, size_t apart) {
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
@@ -308,7 +305,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
       });
       typename Isa::V score;
       if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
-      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, dim, vectors[n].rows);
+      else score = products_of_floats<Isa, Element, Rows, Used>(vectors[n].q, keys, dim);
       if constexpr (CacheBlock<Element>::kIsScaled) {
         auto scales =
             spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
@@ -344,11 +341,26 @@ void with_lane_rows(uint32_t lane_rows, Body&& body) {
   }
 }
 
+// Calls body with a constant that is at least `used`, out of `Rows` and what is left to it from `From` on: loops over
+// queries without branches.
+template <int Rows, int From, class Body>
+void with_used_rows(uint32_t used, Body&& body) {
+  // Of 16 queries only each fourth number, so that there are few copies of the loops.
+  if constexpr (From < Rows) {
+    if (used > From || (Rows > 8 && From % 4 > 0)) return with_used_rows<Rows, From + 1>(used, body);
+  }
+  body(std::integral_constant<int, From>{});
+}
+
 template <class Isa, class Element>
 void score_block(const QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<Element>& block, KeyRange range,
                  float* scores, size_t apart) {
-  with_lane_rows<Isa>(vectors[0].lane_rows,
-                      [&](auto rows) { score_keys<Isa, Element, rows>(vectors, count, block, range, scores, apart); });
+  uint32_t used = 0;
+  for (uint32_t n = 0; n < count; n++) used = std::max(used, vectors[n].rows);
+  with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
+    with_used_rows<rows, kScoresWords<Isa, Element> ? rows : rows / 2 + 1>(
+        used, [&](auto most) { score_keys<Isa, Element, rows, most>(vectors, count, block, range, scores, apart); });
+  });
 }
 
 }  // namespace lowbit
