@@ -94,8 +94,8 @@ struct FloatsAvx512 {
 
   // Order of four lanes in which those that `sums` adds first are neighbours.
   static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
-  // Lane i is the sum of v[i]. One of the two terms of each addition comes from a blend: unlike shuffles, which have one
-  // port, blends share both with multiplications.
+  // Lane i is the sum of v[i]. One of the two terms of each addition comes from a blend: unlike shuffles, which have
+  // one port, blends share both with multiplications.
   static V sums(const V* v) {
     V four[4];
     for (int i = 0; i < 4; i++)

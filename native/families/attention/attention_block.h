@@ -51,10 +51,21 @@ LOWBIT_APART void add_columns(const Value* const* values, const WeightRows& rows
   });
 }
 
+// Most queries whose sums are added to in one pass over the values, which converts these once: as many as registers
+// hold, with few columns.
+template <class Isa>
+constexpr uint32_t kValueRows = Isa::kLanes >= 16 ? 8 : 4;
+
+// Vectors of columns whose sums stay in registers for so many queries.
+template <class Isa>
+constexpr uint32_t columns_of_rows(uint32_t rows) {
+  return rows > 4 ? 2 : rows == 4 ? Isa::kColumns : 4;
+}
+
 // add_columns for all columns of a head.
 template <class Isa, class Value, int Rows>
 void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows, KeyFetch<Value>& fetch) {
-  constexpr int kColumns = Rows == 4 ? Isa::kColumns : 4;
+  constexpr int kColumns = columns_of_rows<Isa>(Rows);
   uint32_t d = 0;
   for (; d + kColumns * Isa::kLanes <= block.dim; d += kColumns * Isa::kLanes)
     add_columns<Isa, Value, Rows, kColumns>(block.values, rows, d, at, fetch, WholeVector<Isa>{});
@@ -63,6 +74,9 @@ void add_rows(const CacheBlock<Value>& block, size_t at, const WeightRows& rows,
   if (d < block.dim)
     add_columns<Isa, Value, Rows, 1>(block.values, rows, d, at, fetch, PartialVector<Isa>{block.dim - d});
 }
+
+// Factors of sums that do not shrink.
+constexpr float kOnes[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 
 // Adds the weighted values of a block to the sums of one vector of queries.
 template <class Isa, class Element>
@@ -76,7 +90,6 @@ struct WeighedValues {
   // Multiplies the sums of `Rows` queries by `shrink`, then adds keys first .. last - 1 of the block.
   template <int Rows>
   void add_keys(uint32_t row, uint32_t first, uint32_t last, const float* shrink) const {
-    static const float kOnes[4] = {1, 1, 1, 1};
     const size_t at = static_cast<size_t>(queries.kv - block.kv) * block.dim;
     // Keys whose values, of all heads, stay in the first-level cache until all columns are added.
     constexpr uint32_t kAtOnce = kBlockKeys / 2;
@@ -101,7 +114,6 @@ struct WeighedValues {
     }
     if (are_same) return add_keys<Rows>(row, all.first, all.last, queries.shrink + row);
     all.last = std::max(all.first, all.last);
-    static const float kOnes[4] = {1, 1, 1, 1};
     for (uint32_t r = 0; r < Rows; r++) {
       const auto shrink = Isa::set(queries.shrink[row + r]);
       float* sums = queries.sums[row + r];
@@ -114,18 +126,31 @@ struct WeighedValues {
   }
 };
 
-// Adds the block's weighted values to the sums of a vector's queries, four queries at a time.
+// Calls body(count) with the constant that `count` is, up to `Most`.
+template <int Most, class Body>
+inline LOWBIT_INLINE void with_count(uint32_t count, Body&& body) {
+  if constexpr (Most > 1)
+    if (count < Most) return with_count<Most - 1>(count, body);
+  body(std::integral_constant<int, Most>{});
+}
+
+// Adds the block's weighted values to the sums of a vector's queries, as many queries at a time as registers allow.
 template <class Isa, class Element>
 void add_values(const QueryVector<Isa>& queries, const CacheBlock<Element>& block, KeyRange keys, const float* weights,
                 KeyFetch<Element>& fetch) {
+  constexpr uint32_t kRows = kValueRows<Isa>;
   const WeighedValues<Isa, Element> values{queries, block, weights, fetch};
-  uint32_t row = 0;
-  for (; row + 4 <= queries.rows; row += 4) values.template add<4>(row, keys);
-  switch (queries.rows - row) {
-    case 3: return values.template add<3>(row, keys);
-    case 2: return values.template add<2>(row, keys);
-    case 1: return values.template add<1>(row, keys);
-  }
+  for (uint32_t row = 0; row < queries.rows; row += kRows)
+    with_count<kRows>(queries.rows - row, [&](auto rows) { values.template add<rows>(row, keys); });
+}
+
+// The number of passes over a block's values that add_values makes.
+template <class Isa>
+uint32_t passes_of_values(uint32_t queries, uint32_t dim) {
+  uint32_t passes = 0;
+  for (; queries > 0; queries -= std::min(queries, +kValueRows<Isa>))
+    passes += ceil_div(dim, columns_of_rows<Isa>(std::min(queries, +kValueRows<Isa>)) * Isa::kLanes);
+  return passes;
 }
 
 // Turns the scores of a block's keys into softmax weights; int8 values have their scales multiplied in.
@@ -156,8 +181,8 @@ void attend_block(QueryVector<Isa>* vectors, uint32_t count, const CacheBlock<El
   if (block.next) fetch_scales(*block.next);
   score_block(vectors, count, block, keys, scores, apart);
   for (uint32_t i = 0; i < count; i++) weigh_block(vectors[i], block, keys, softcap, scores + i * apart);
-  const uint32_t steps_of_vector = ceil_div(vectors[0].rows, 4) * ceil_div(block.dim, Isa::kColumns * Isa::kLanes);
-  KeyFetch<Element> fetch(block.next, columns, kBlockKeys / 4 * count * steps_of_vector);
+  const uint32_t passes = passes_of_values<Isa>(vectors[0].rows, block.dim);
+  KeyFetch<Element> fetch(block.next, columns, kBlockKeys / 4 * count * passes);
   for (uint32_t i = 0; i < count; i++) add_values(vectors[i], block, keys, scores + i * apart, fetch);
 }
 
