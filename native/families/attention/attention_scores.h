@@ -179,8 +179,7 @@ inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
     for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
     each_index<Used>([&](auto r) LOWBIT_INLINE {
       V q = Isa::load(queries + d * Rows + r * kLanes);
-      // Converting int8 to floats takes so many instructions that operands from memory are faster with two keys.
-      if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
+      if constexpr (kKeys > 1) load_once(q);
       for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
     });
   });
