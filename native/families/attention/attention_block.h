@@ -92,9 +92,9 @@ struct WeighedValues {
   void add_keys(uint32_t row, uint32_t first, uint32_t last, const float* shrink) const {
     const size_t at = static_cast<size_t>(queries.kv - block.kv) * block.dim;
     // Keys whose values, of all heads, stay in the first-level cache until all columns are added.
-    constexpr uint32_t kAtOnce = kBlockKeys / 2;
-    for (uint32_t from = first; from < last; from += kAtOnce, shrink = kOnes) {
-      const uint32_t to = std::min(last, from + kAtOnce);
+    const uint32_t at_once = block.dim * sizeof(Element) > 256 ? kBlockKeys / 2 : kBlockKeys;
+    for (uint32_t from = first; from < last; from += at_once, shrink = kOnes) {
+      const uint32_t to = std::min(last, from + at_once);
       add_rows<Isa, Element, Rows>(block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row},
                                    fetch);
     }
