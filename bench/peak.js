@@ -69,3 +69,16 @@ export function multiplyAdds(type, threads) {
   );
   return rates.length > 0 ? Math.max(...rates) : null;
 }
+
+/**
+ * A plan of `macs` multiply-adds on `threads` threads, by the widest units that this CPU has; null where there is no loop for it.
+ * @param {"i8" | "bf16" | "f32"} type @param {number} threads @param {number} macs
+ */
+export function multiplyAddPlan(type, threads, macs) {
+  const addon = requireAddon();
+  loadPeaks();
+  const kernel = kernelsOf(addon, `measure_macs_${type}`).at(-1);
+  if (kernel === undefined) return null;
+  const buffers = [new Uint8Array(0)];
+  return addon.createPlan([{ kernel, target: "native", scalars: [macs / threads, threads], buffers }], threads);
+}

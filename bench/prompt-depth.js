@@ -87,7 +87,7 @@ for (const shape of options.shapes.split(",")) {
   for (const [, , engine] of engines) await engine.stop();
 }
 const load = loadavg()[0].toFixed(1);
-const intro = `Tokens a second of spans of one prompt of random tokens, ${threads} threads, ${options.scheme}, keys and values of f16; in brackets beside its first 512. Load of the machine at the end: ${load}. [What bounds it](attention.md).`;
+const intro = `Tokens a second of spans of one prompt of random tokens, ${threads} threads, ${options.scheme}, keys and values of f16; in brackets beside its first 512. Load of the machine at the end: ${load}. [What bounds it](attention.md), and [the best that is possible](prompt-bounds.md).`;
 console.log(intro);
 writeReport("prompt-depth", {
   title: "Prompts by depth",
