@@ -118,6 +118,7 @@ describe("inspectProgram", () => {
       const name = "model.layers.0.self_attn.{q,k,v}_proj.weight";
       const found = weights.find((weight) => weight.name === name)!;
       expect(found).toMatchObject({ bits, groupSize, scaleType: "i8", hasZeros: false, intact: true });
+      expect(found.oddZero).toBe(bits < 4 ? -5 : -3);
       expect(found.levels).toHaveLength(2 ** bits);
       expect(Math.max(...found.levels!.map(Math.abs))).toBe(bits < 4 ? 63 : 127);
       const others = weights.filter(({ levels }) => levels !== null).map(({ levels }) => levels!.join());

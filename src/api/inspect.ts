@@ -13,7 +13,7 @@ import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Method, Program, Value } from "../program/program.ts";
 import { SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
 import { type ProgramLayout, programLayout, readProgram } from "../program/read.ts";
-import type { WeightSpec } from "../quantized.ts";
+import { storesZeros, type WeightSpec } from "../quantized.ts";
 import { operators } from "../registry/operators.ts";
 import { type Metadata, readMetadata } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
@@ -92,7 +92,7 @@ export interface WeightReport {
   readonly scaleType: WeightSpec["scaleDType"] | null;
   /** The codebook whose indices the stored integers are; null where the integers are the levels. */
   readonly levels: readonly number[] | null;
-  /** Whether groups have zero points. */
+  /** Whether zero points of groups are stored. */
   readonly hasZeros: boolean;
   /** Zero point of groups with odd integer scales, which shifts a codebook; null where zero points are stored, or absent. */
   readonly oddZero: number | null;
@@ -317,7 +317,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
     groupSize: spec.groupSize,
     scaleType: spec.scaleDType,
     levels: levels && [...levels],
-    hasZeros: spec.hasZeros,
+    hasZeros: storesZeros(spec),
     oddZero: spec.oddZero ?? null,
     hasMinima: spec.hasMinima ?? false,
     hasBias,

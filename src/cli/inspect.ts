@@ -131,10 +131,9 @@ function weightTable(weights: readonly WeightReport[], verified: boolean): strin
   const heading = ["weight", "layout", "bits", "shape", "group", "scales", "size", "bits/weight"];
   const rows = weights.map((weight) => {
     const { layout, dtype, form, bits, shape, groupSize, scaleType, byteLength } = weight;
-    const isShifted = weight.oddZero !== null;
     const parts = {
-      ...{ codebook: weight.levels, "shift where odd": isShifted },
-      ...{ zeros: weight.hasZeros && !isShifted, minima: weight.hasMinima },
+      ...{ codebook: weight.levels, "shift where odd": weight.oddZero !== null },
+      ...{ zeros: weight.hasZeros, minima: weight.hasMinima },
     };
     const had = Object.entries(parts).map(([name, has]) => (has ? ` + ${name}` : ""));
     const isAxis = groupSize !== null && groupSize >= (shape[1] ?? 0);
