@@ -127,11 +127,14 @@ describe("what a layout cannot store", () => {
 it("takes zero points that the parities of scales tell, and no others", () => {
   const form = { n: 4, k: 64, bits: 4, groupSize: 32, levels: true, scaleDType: "i8", oddZero: 7 } as const;
   const weights = randomWeights(new Random(1), form);
-  const pack = (changes: Partial<typeof weights>) => packWeights({ ...weights, ...changes }, null, layoutNamed("panel16"));
+  const pack = (changes: Partial<typeof weights>) =>
+    packWeights({ ...weights, ...changes }, null, layoutNamed("panel16"));
   expect(() => pack({})).not.toThrow();
   const others = weights.zeros!.map((zero) => 7 - zero);
   expect(() => pack({ zeros: others })).toThrow(/expected zero point \d with integer scale -?\d+ but found \d/);
-  expect(() => pack({ levels: new Int8Array(16).fill(-122) })).toThrow(/levels of -128..127 minus 7, too, but found -122/);
+  expect(() => pack({ levels: new Int8Array(16).fill(-122) })).toThrow(
+    /levels of -128..127 minus 7, too, but found -122/,
+  );
 });
 
 describe("size of panel16", () => {
