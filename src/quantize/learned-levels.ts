@@ -19,9 +19,11 @@ const TURNS = 8;
  * Learns 2^bits rising levels that minimize the sum of importance * error^2 of sample weights; their largest magnitude is 63,
  * or 127 for 4 bits: levels of at most 63 have 7 bits when they are made unsigned, which WebAssembly multiplies faster. Those
  * of 4 bits lie too close together around 0 for that: means that are rounded by up to half a level there are off in the same
- * way in many weights (KL 0.184 and 0.147 with levels up to 127, on SmolLM2-135M). Each iteration quantizes the samples with the levels, which chooses scales and integers; then each level
- * becomes the mean of its weights in units of their scales, weighted by importance times the square of the scale. It begins
- * with `codebooks` and returns the best levels that it saw.
+ * way in many weights (KL 0.184 and 0.147 with levels up to 127, on SmolLM2-135M).
+ *
+ * Each iteration quantizes the samples with the levels, which chooses scales and integers; then each level becomes the mean of
+ * its weights in units of their scales, weighted by importance times the square of the scale. It begins with `codebooks` and
+ * returns the best levels that it saw.
  */
 export async function learnLevels(
   samples: readonly LevelSample[],
@@ -42,7 +44,7 @@ export async function learnLevels(
   return best;
 }
 
-/** Scales levels to the largest magnitude of so many bits, or less where a shift by the zero point of odd scales would exceed it. */
+/** Scales levels to the largest magnitude of so many bits; less, where the shift by the zero point of odd scales needs room. */
 function scaled(levels: readonly number[], bits: number): Int8Array {
   const most = learnedLevelMax(bits);
   const zero = oddZeroOf(bits, most) ?? 0;
