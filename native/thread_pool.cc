@@ -236,8 +236,8 @@ class Pool {
       if (spin_for_change(seen) && !is_over()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       wake_.wait(lock, [&] { return is_over() || version_.load(std::memory_order_acquire) != seen; });
-      // Enough threads stay for every job, since a job that needs more has raised the number that is kept.
-      if (is_over()) {
+      // A release may lower the number that is kept after a job has raised it: the job still needs this thread.
+      if (is_over() && jobs_.empty()) {
         thread_count_--;
         return;
       }

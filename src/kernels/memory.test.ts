@@ -1,5 +1,7 @@
 /** Memory of the process: addresses that kernels see, and memory that goes back to the system. */
+import { setTimeout as delay } from "node:timers/promises";
 import { describe, expect, it } from "vitest";
+import { canRoundNatively, type RoundingArgs, roundNatively } from "./families/packing/quantizer.ts";
 import { processMemory } from "./memory.ts";
 import { nativeAddon } from "./native/addon.ts";
 
@@ -35,6 +37,30 @@ describe.skipIf(!hasNative)("process memory with the native addon", () => {
       expect(bytes.every((byte) => byte === 9)).toBe(true);
     },
   );
+
+  it.skipIf(!canRoundNatively("f32"))("ends no thread that a run still needs when the last keeper goes", async () => {
+    const args: RoundingArgs = {
+      ...{ n: 256, k: 256, bits: 4, groupSize: 32, oddZero: 0, weights: new Float32Array(1 << 16).fill(1) },
+      dtype: "f32",
+      ...({
+        mappingType: "symmetric",
+        algorithm: "affine",
+        scaleType: "f32",
+        importance: new Float32Array(0),
+      } as const),
+      ...{ trials: new Float32Array(16), levels: new Int8Array(0), zeros: new Int8Array(0) },
+      ...{ qvals: new Int8Array(1 << 16), scales: new Float32Array(1 << 11), superScales: new Float32Array(0) },
+    };
+    for (let round = 0; round < 20; round++) {
+      const keeper = processMemory(2);
+      expect(await roundNatively(args)).toBe(true);
+      // Threads that have nothing to do sleep by now, and wake after the release below.
+      await delay(5);
+      const run = roundNatively(args);
+      await keeper.dispose?.();
+      expect(await run).toBe(true);
+    }
+  });
 
   it("leaves memory of others alone", () => {
     const bytes = new Uint8Array(1 << 16).fill(5);
