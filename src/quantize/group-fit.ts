@@ -67,6 +67,14 @@ interface Found {
   readonly score: number;
 }
 
+/** The best grid of a group, not rounded to its stored form. */
+interface Grid {
+  readonly scale: number;
+  readonly zero: number;
+  /** Where zero points tell parities: the best scales without and with the zero point. */
+  readonly scales?: readonly [even: number, odd: number];
+}
+
 const makeSums = (): Sums => ({ products: new Float32Array(LANES), squares: new Float32Array(LANES) });
 
 /**
@@ -88,9 +96,6 @@ export class GroupFit {
   #values = new Float32Array(0);
   #importance = new Float32Array(0);
   #products = new Float32Array(0);
-  /** Where zero points tell parities: the best scales without and with the zero point, and the group's largest magnitude. */
-  readonly #scales = new Float32Array(2);
-  #peak = 0;
   readonly #inverses = new Float32Array(LANES);
   readonly #zeros = new Float32Array(LANES);
   readonly #trialSums = makeSums();
@@ -115,15 +120,22 @@ export class GroupFit {
    * have no factor. Importance is as in `fit`.
    */
   fitFactor(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
-    if (this.spec.scaleDType !== "i8") return;
+    if (this.spec.scaleDType === "i8") this.#chooseFactor(values, start, end, importance);
+  }
+
+  /** Returns the grids of the groups, which the factor was chosen for. */
+  #chooseFactor(values: Float32Array, start: number, end: number, importance: Float32Array | null): Grid[] {
     const { groupSize } = this.spec;
+    const grids: Grid[] = [];
     let peak = 0;
     for (let first = start; first < end; first += groupSize) {
       const last = min(end, first + groupSize);
-      this.search(values, first, last, importance?.subarray(first - start, last - start) ?? null);
-      peak = max(peak, abs(this.scale));
+      const grid = this.#search(values, first, last, importance?.subarray(first - start, last - start) ?? null);
+      peak = max(peak, abs(grid.scale));
+      grids.push(grid);
     }
     this.setFactor(peak);
+    return grids;
   }
 
   /** Sets the factor so that scales of magnitudes up to `peak` are integers of 8 bits. */
@@ -136,18 +148,43 @@ export class GroupFit {
    * of importance * error^2. `importance` has a number for each value of the group; null where all count alike.
    */
   fit(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
-    this.search(values, start, end, importance);
-    if (this.spec.oddZero === undefined || this.scale === 0) this.store(this.scale);
-    else this.#storeShifted(end - start, this.spec.oddZero);
+    this.#set(this.#search(values, start, end, importance), values, start, end, importance);
   }
 
-  /** As `fit`, but leaves the scale exact: not yet rounded to its stored type. */
-  search(values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
+  /**
+   * Fits the groups of values start .. end - 1, at most `factorColumns` of a row, and their factor where scales have one.
+   * `take` is called for each group, of values first .. last - 1, when scale and zero point are those of the group.
+   */
+  fitGroups(
+    values: Float32Array,
+    start: number,
+    end: number,
+    importance: Float32Array | null,
+    take: (first: number, last: number) => void,
+  ): void {
+    const { groupSize, scaleDType } = this.spec;
+    const grids = scaleDType === "i8" ? this.#chooseFactor(values, start, end, importance) : [];
+    for (let first = start, i = 0; first < end; first += groupSize, i++) {
+      const last = min(end, first + groupSize);
+      const counts = importance?.subarray(first - start, last - start) ?? null;
+      this.#set(grids[i] ?? this.#search(values, first, last, counts), values, first, last, counts);
+      take(first, last);
+    }
+  }
+
+  /** The best grid of a group. */
+  #search(values: Float32Array, start: number, end: number, importance: Float32Array | null): Grid {
     const peak = this.#read(values, start, end, importance);
-    this.zero = 0;
-    if (this.spec.bits === 1 && !this.spec.hasZeros) this.scale = this.#signScale(end - start, peak);
-    else if (peak === 0) this.scale = 0;
-    else this.#search(end - start, peak);
+    if (this.spec.bits === 1 && !this.spec.hasZeros) return { scale: this.#signScale(end - start, peak), zero: 0 };
+    if (peak === 0) return { scale: 0, zero: 0 };
+    return this.#searchGrids(end - start, peak);
+  }
+
+  /** Rounds a group's grid to its stored form. */
+  #set(grid: Grid, values: Float32Array, start: number, end: number, importance: Float32Array | null): void {
+    this.zero = grid.zero;
+    if (grid.scales) this.#storeShifted(grid.scales, end - start, this.#read(values, start, end, importance));
+    else this.store(grid.scale);
   }
 
   /** Rounds the scale to its stored type. */
@@ -228,7 +265,7 @@ export class GroupFit {
     return max(mean, 0);
   }
 
-  #search(count: number, peak: number): void {
+  #searchGrids(count: number, peak: number): Grid {
     const { hasZeros, oddZero } = this.spec;
     if (hasZeros && oddZero === undefined) this.#tryZeros(count);
     else {
@@ -236,36 +273,31 @@ export class GroupFit {
       this.#zeros.fill(0);
     }
     const found = this.#best(count);
-    let best = found;
-    if (oddZero !== undefined) {
-      this.#zeros.fill(oddZero);
-      const shifted = this.#best(count);
-      if (shifted.score > found.score) best = shifted;
-      this.#scales[0] = fround(found.scale * peak);
-      this.#scales[1] = fround(shifted.scale * peak);
-      this.#peak = peak;
-    }
-    this.scale = fround(best.scale * peak);
-    this.zero = best.zero;
+    const scale = fround(found.scale * peak);
+    if (oddZero === undefined) return { scale, zero: found.zero };
+    this.#zeros.fill(oddZero);
+    const shifted = this.#best(count);
+    const scales = [scale, fround(shifted.scale * peak)] as const;
+    return shifted.score > found.score ? { scale: scales[1], zero: oddZero, scales } : { scale, zero: 0, scales };
   }
 
   /**
-   * Chooses the stored scale, and with its parity the zero point, that lose least: of the integers next to the scales that
-   * `search` found without and with the zero point.
+   * Chooses the stored scale, and with its parity the zero point, that lose least: of the integers next to the best scales
+   * without and with the zero point. `peak` is the group's largest magnitude.
    */
-  #storeShifted(count: number, oddZero: number): void {
+  #storeShifted(scales: readonly [number, number], count: number, peak: number): void {
     let best = 0;
     this.scale = 0;
     this.zero = 0;
-    if (this.factor === 0) return;
-    for (const odd of [0, 1]) {
+    if (this.factor === 0 || peak === 0) return;
+    for (const odd of [0, 1] as const) {
       const most = INTEGER_MAX - 1 + odd;
-      const quotient = fround(this.#scales[odd]! / this.factor);
+      const quotient = fround(scales[odd] / this.factor);
       const below = 2 * Math.floor(fround(fround(max(-most, min(most, quotient)) - odd) / 2)) + odd;
       for (const whole of [below, min(most, below + 2)]) {
-        const scale = fround(fround(whole * this.factor) / this.#peak);
+        const scale = fround(fround(whole * this.factor) / peak);
         if (scale === 0) continue;
-        const zero = odd * oddZero;
+        const zero = odd * this.spec.oddZero!;
         const [product, square] = this.#sumsOf(count, fround(1 / scale), zero);
         const gain = fround(fround(2 * scale * product) - fround(fround(scale * scale) * square));
         if (!(gain > best)) continue;

@@ -42,22 +42,18 @@ export function quantizeMse(
   if (bad >= 0) throw notFinite("quantizeMse", weights, bad, k);
   const fit = new GroupFit(n, k, options, levels);
   const result = emptyWeights(fit);
-  const { groupSize } = fit.spec;
-  const counts = (first: number, end: number) => importance?.subarray(first, end) ?? null;
   const columns = fit.factorColumns;
   let group = 0;
   for (let r = 0, factor = 0; r < n; r++)
-    for (let first = 0; first < k; first += columns, factor++) {
-      const last = Math.min(k, first + columns);
-      fit.fitFactor(weights, r * k + first, r * k + last, counts(first, last));
-      if (result.superScales) result.superScales[factor] = fit.factor;
-      for (let c = first; c < last; c += groupSize, group++) {
-        const end = Math.min(k, c + groupSize);
-        fit.fit(weights, r * k + c, r * k + end, counts(c, end));
+    for (let c = 0; c < k; c += columns, factor++) {
+      const end = Math.min(k, c + columns);
+      fit.fitGroups(weights, r * k + c, r * k + end, importance?.subarray(c, end) ?? null, (first, last) => {
         result.scales[group] = fit.scale;
         if (result.zeros) result.zeros[group] = fit.zero;
-        for (let i = r * k + c; i < r * k + end; i++) result.qvals[i] = fit.round(weights[i]!);
-      }
+        for (let i = first; i < last; i++) result.qvals[i] = fit.round(weights[i]!);
+        group++;
+      });
+      if (result.superScales) result.superScales[factor] = fit.factor;
     }
   return result;
 }

@@ -144,17 +144,8 @@ inline GroupGrids grids_of(const QuantizeArgs& args, const BlockRows& rows, size
   return grids;
 }
 
-template <class Search>
-inline Grid search_at(const QuantizeArgs& args, const float* row, size_t start, uint32_t thread) {
-  return search_group<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, thread);
-}
-
-template <class Search>
-inline Grid stored_at(const QuantizeArgs& args, const float* row, size_t start, float factor, uint32_t thread) {
-  if (args.odd_zero != 0)
-    return search_stored<Search>(args, row, {0, start, std::min(args.group_size, args.k - start), 0}, factor, thread);
-  const Grid grid = search_at<Search>(args, row, start, thread);
-  return {stored_scale(args, grid, factor), grid.zero};
+inline GroupPlace place_at(const QuantizeArgs& args, size_t start) {
+  return {0, start, std::min(args.group_size, args.k - start), 0};
 }
 
 // Searches scales and zero points for groups that begin at a column, and factors for super-blocks that do.
@@ -171,16 +162,16 @@ inline void fit_groups(const GptqArgs& given, BlockRows& rows, size_t column, ui
       float& stored = super_scale_at(args, row, column);
       if (column % kSuperGroup == 0) {
         float peak = 0;
-        for (size_t c = column; c < std::min(args.k, column + kSuperGroup); c += args.group_size) {
-          const float scale = search_at<Search>(args, values, c, thread).scale;
-          peak = larger(peak, scale < 0 ? -scale : scale);
-        }
+        for (size_t c = column; c < std::min(args.k, column + kSuperGroup); c += args.group_size)
+          peak = larger(peak, std::fabs(search_group<Search>(args, values, place_at(args, c), thread).scale));
         stored = factor_of(peak);
       }
       factor = stored;
     }
     const size_t at = row * args.groups + column / args.group_size;
-    const Grid grid = stored_at<Search>(args, values, column, factor, thread);
+    const GroupPlace place = place_at(args, column);
+    const Grid found = search_group<Search>(args, values, place, thread);
+    const Grid grid = stored_grid<Search>(args, values, place, found, factor, thread);
     args.scales[at] = grid.scale;
     if (args.zeros) args.zeros[at] = static_cast<int8_t>(grid.zero);
   }
@@ -245,7 +236,7 @@ inline void rescale_groups(const GptqArgs& args, BlockRows& rows, GroupGrids& ow
     const float before = own.scale.at[lane];
     if (before == 0 || !(curve.at[lane] > 0)) continue;
     const float factor = own.factor.at[lane];
-    const Grid grid = {before + slope.at[lane] / curve.at[lane], own.zero.at[lane]};
+    const Grid grid = {before + slope.at[lane] / curve.at[lane], own.zero.at[lane], {}};
     const float scale = stored_scale(grids, grid, factor);
     grids.scales[(rows.row + lane) * grids.groups + first / grids.group_size] = scale;
     set_grid(own, lane, scale, own.zero.at[lane], factor);

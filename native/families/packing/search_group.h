@@ -146,9 +146,10 @@ inline SearchedGroup read_group(const QuantizeArgs& args, const float* values, c
   return group;
 }
 
-// A candidate: scale, perhaps not rounded to its stored form yet, and zero point.
+// A candidate: scale, perhaps not rounded to its stored form yet, and zero point; where zero points tell parities, also
+// the best scales without and with the zero point.
 struct Grid {
-  float scale, zero;
+  float scale, zero, scales[2];
 };
 
 // Levels -1 and 1: the scale is the weighted mean of magnitudes.
@@ -162,7 +163,7 @@ inline Grid search_signs(const SearchedGroup& group) {
     }
   const float product = sum_of_lanes(sums.products), square = sum_of_lanes(sums.squares);
   const float mean = square > 0 ? product / square * group.peak : 0;
-  return {mean > 0 ? mean : 0, 0};
+  return {mean > 0 ? mean : 0, 0, {}};
 }
 
 // Lane of the best candidate, its scale after one least-squares step, and how much it reduces the squared error.
@@ -223,7 +224,7 @@ inline Grid search_whole(const QuantizeArgs& args, const SearchedGroup& group) {
         const LaneFloats zero = none + zeros[place];
         return WholeLevels{args.qmin - zero, args.qmax - zero};
       });
-  return {found.scale * group.peak, zeros[found.place]};
+  return {found.scale * group.peak, zeros[found.place], {}};
 }
 
 // The best candidate with a codebook minus a zero point.
@@ -233,17 +234,27 @@ inline Found find_shifted(const QuantizeArgs& args, const SearchedGroup& group, 
   return find_grid(group, args.trials, levels, [&](size_t) { return levels; });
 }
 
+template <class Search, size_t Count>
+inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
+  const Found found = find_shifted<Search, Count>(args, group, 0);
+  const float scale = found.scale * group.peak;
+  if (args.odd_zero == 0) return {scale, 0, {}};
+  const Found shifted = find_shifted<Search, Count>(args, group, args.odd_zero);
+  const float odd = shifted.scale * group.peak;
+  if (shifted.score > found.score) return {odd, args.odd_zero, {scale, odd}};
+  return {scale, 0, {scale, odd}};
+}
+
 // The stored scale, and with its parity the zero point, that lose least: of the integers next to the best scales
 // without and with the zero point.
 template <class Search, size_t Count>
-inline Grid stored_shifted(const QuantizeArgs& args, const SearchedGroup& group, float factor) {
-  Grid best = {0, 0};
+inline Grid stored_shifted(const QuantizeArgs& args, const SearchedGroup& group, const float* scales, float factor) {
+  Grid best = {};
   float most_gain = 0;
   for (int odd = 0; odd < 2; odd++) {
     const float parity = static_cast<float>(odd), most = kIntegerMax - 1 + parity, zero = parity * args.odd_zero;
     const typename Search::template Levels<Count> levels(args.levels, zero);
-    const Found found = find_grid(group, args.trials, levels, [&](size_t) { return levels; });
-    const float quotient = found.scale * group.peak / factor;
+    const float quotient = scales[odd] / factor;
     const float below = 2 * std::floor((clamp(quotient, -most, most) - parity) / 2) + parity;
     for (const float whole : {below, smaller(below + 2, most)}) {
       const float scale = whole * factor / group.peak;
@@ -253,20 +264,10 @@ inline Grid stored_shifted(const QuantizeArgs& args, const SearchedGroup& group,
       const float gain = 2 * scale * product - scale * scale * square;
       if (!(gain > most_gain)) continue;
       most_gain = gain;
-      best = {whole * factor + 0.0f, zero};
+      best = {whole * factor + 0.0f, zero, {}};
     }
   }
   return best;
-}
-
-template <class Search, size_t Count>
-inline Grid search_levels(const QuantizeArgs& args, const SearchedGroup& group) {
-  const Found found = find_shifted<Search, Count>(args, group, 0);
-  if (args.odd_zero != 0) {
-    const Found shifted = find_shifted<Search, Count>(args, group, args.odd_zero);
-    if (shifted.score > found.score) return {shifted.scale * group.peak, args.odd_zero};
-  }
-  return {found.scale * group.peak, 0};
 }
 
 inline void round_whole(const QuantizeArgs& args, const float* w, size_t count, const Grid& grid, int8_t* q) {
@@ -300,7 +301,7 @@ template <class Search>
 inline Grid search_group(const QuantizeArgs& args, const float* row, const GroupPlace& place, uint32_t thread) {
   const SearchedGroup group = read_group(args, row, place, thread);
   if (args.is_signs) return search_signs(group);
-  if (!(group.peak > 0)) return {0, 0};
+  if (!(group.peak > 0)) return {};
   switch (args.level_count) {
     case 4: return search_levels<Search, 4>(args, group);
     case 8: return search_levels<Search, 8>(args, group);
@@ -328,16 +329,17 @@ inline float stored_scale(const QuantizeArgs& args, const Grid& grid, float fact
   return scale < 0 ? -stored : stored;
 }
 
-// The grid of a group whose scale is stored with a factor, and with zero points of odd scales.
+// The stored form of the best grid of a group.
 template <class Search>
-inline Grid search_stored(const QuantizeArgs& args, const float* row, const GroupPlace& place, float factor,
-                          uint32_t thread) {
+inline Grid stored_grid(const QuantizeArgs& args, const float* row, const GroupPlace& place, const Grid& found,
+                        float factor, uint32_t thread) {
+  if (args.odd_zero == 0) return {stored_scale(args, found, factor), found.zero, {}};
   const SearchedGroup group = read_group(args, row, place, thread);
-  if (!(group.peak > 0) || factor == 0) return {0, 0};
+  if (!(group.peak > 0) || factor == 0) return {};
   switch (args.level_count) {
-    case 4: return stored_shifted<Search, 4>(args, group, factor);
-    case 8: return stored_shifted<Search, 8>(args, group, factor);
-    default: return stored_shifted<Search, 16>(args, group, factor);
+    case 4: return stored_shifted<Search, 4>(args, group, found.scales, factor);
+    case 8: return stored_shifted<Search, 8>(args, group, found.scales, factor);
+    default: return stored_shifted<Search, 16>(args, group, found.scales, factor);
   }
 }
 
@@ -371,33 +373,31 @@ inline float factor_of(float peak) {
 template <class Search>
 inline void search_groups(const QuantizeArgs& args, const float* values, size_t row, size_t first, size_t last,
                           uint32_t thread) {
-  float* const scales = args.scales + row * args.groups;
-  float peak = 0;
   const auto place_of = [&](size_t group) {
     const size_t start = group * args.group_size;
     return GroupPlace{row, start, std::min(args.group_size, args.k - start), group};
   };
-  const auto store = [&](const GroupPlace& place, Grid grid, float factor) {
-    if (args.odd_zero != 0) grid = search_stored<Search>(args, values, place, factor, thread);
-    else grid.scale = stored_scale(args, grid, factor);
+  const auto store = [&](const GroupPlace& place, const Grid& found, float factor) {
+    const Grid grid = stored_grid<Search>(args, values, place, found, factor, thread);
     round_group(args, values + place.start, place.count, grid, args.qvals + row * args.k + place.start);
-    scales[place.group] = grid.scale;
-    if (args.zeros) args.zeros[row * args.groups + place.group] = static_cast<int8_t>(grid.zero);
+    const size_t at = row * args.groups + place.group;
+    args.scales[at] = grid.scale;
+    if (args.zeros) args.zeros[at] = static_cast<int8_t>(grid.zero);
   };
-  for (size_t group = first; group < last; group++) {
-    const GroupPlace place = place_of(group);
-    const Grid grid = search_group<Search>(args, values, place, thread);
-    if (args.scale_type != ScaleType::kInteger) {
-      store(place, grid, 1);
-      continue;
-    }
-    scales[group] = grid.scale;
-    peak = larger(peak, grid.scale < 0 ? -grid.scale : grid.scale);
+  if (args.scale_type != ScaleType::kInteger) {
+    for (size_t group = first; group < last; group++)
+      store(place_of(group), search_group<Search>(args, values, place_of(group), thread), 1);
+    return;
   }
-  if (args.scale_type != ScaleType::kInteger) return;
+  Grid found[kSuperGroup];
+  float peak = 0;
+  for (size_t group = first; group < last; group++) {
+    found[group - first] = search_group<Search>(args, values, place_of(group), thread);
+    peak = larger(peak, std::fabs(found[group - first].scale));
+  }
   const float factor = factor_of(peak);
   super_scale_at(args, row, first * args.group_size) = factor;
-  for (size_t group = first; group < last; group++) store(place_of(group), {scales[group], 0}, factor);
+  for (size_t group = first; group < last; group++) store(place_of(group), found[group - first], factor);
 }
 
 }  // namespace
