@@ -12,6 +12,7 @@ import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { programMemory } from "../dist/kernels/memory.js";
 import { packedQuery, selectKernel, selectLayout } from "../dist/kernels/select.js";
 import { wasmFeatures } from "../dist/kernels/wasm/features.js";
+import { learnedLevelMax, oddZeroOf } from "../dist/quantize/codebooks.js";
 import { createRandom } from "../dist/text/random.js";
 import { requireAddon } from "./peak.js";
 import { digits, table, writeReport } from "./report.js";
@@ -41,6 +42,12 @@ const steps = (bits) => ({ bits, scaleDType: "f16" });
 const kinds = {
   ...Object.fromEntries([1, 2, 3, 4, 5, 6, 7, 8].map((bits) => [`${bits}-bit`, steps(bits)])),
   ...Object.fromEntries([2, 3, 4].map((bits) => [`${bits}-bit codebook`, { ...steps(bits), hasLevels: true }])),
+  ...Object.fromEntries(
+    [2, 3, 4].map((bits) => [
+      `${bits}-bit shifted codebook`,
+      { bits, scaleDType: "i8", hasLevels: true, isShifted: true },
+    ]),
+  ),
   ...Object.fromEntries([2, 4, 5].map((bits) => [`${bits}-bit with minima`, { ...steps(bits), hasMinima: true }])),
   "4-bit nested scales": { bits: 4, scaleDType: "i8", hasMinima: true },
   "6-bit nested scales": { bits: 6, scaleDType: "i8" },
@@ -57,16 +64,18 @@ function cpuOf(name) {
 
 const random = createRandom(3);
 
-/** Even levels of as many bits as those of learned codebooks: 7, or 8 in 4-bit codebooks. */
-const levelsOf = (/** @type {number} */ bits) => {
-  const most = bits < 4 ? 63 : 127;
+/** Even levels of as many bits as those of learned codebooks: 7, or 8 in 4-bit codebooks; lower ones where a shift raises them. */
+const levelsOf = (/** @type {number} */ bits, oddZero = 0) => {
+  const most = learnedLevelMax(bits) + oddZero;
   return Int8Array.from({ length: 2 ** bits }, (_, i) => Math.round(((2 * i) / (2 ** bits - 1) - 1) * most));
 };
 
 /** Weights [N, K] of random integers, packed for a CPU. @param {object} kind @param {any} cpu */
 function packedFor(kind, cpu) {
-  const { bits, scaleDType, hasMinima = false, hasLevels = false } = kind;
-  const spec = { n: N, k: K, bits, groupSize: GROUP, hasZeros: false, hasLevels, scaleDType, hasMinima };
+  const { bits, scaleDType, hasMinima = false, hasLevels = false, isShifted = false } = kind;
+  const oddZero = isShifted ? oddZeroOf(bits, learnedLevelMax(bits)) : undefined;
+  const shape = { n: N, k: K, bits, groupSize: GROUP };
+  const spec = { ...shape, hasZeros: isShifted, hasLevels, scaleDType, hasMinima, oddZero };
   const groups = (N * K) / GROUP;
   const integers = Int8Array.from({ length: N * K }, () => Math.floor(random.uniform() * 2 ** bits) - 2 ** (bits - 1));
   const isNested = scaleDType === "i8";
@@ -75,9 +84,11 @@ function packedFor(kind, cpu) {
       isNested ? 2 ** -12 * (1 + Math.floor(random.uniform() * 62)) : 2 ** -7,
     );
   const factors = () => new Float32Array((N * K) / 256).fill(2 ** -12);
+  const scales = values();
   const weights = {
-    ...{ ...spec, qvals: integers, scales: values(), zeros: null },
-    levels: hasLevels ? levelsOf(bits) : null,
+    ...{ ...spec, qvals: integers, scales },
+    zeros: isShifted ? Int8Array.from(scales, (scale) => ((scale * 2 ** 12) % 2) * oddZero) : null,
+    levels: hasLevels ? levelsOf(bits, oddZero) : null,
     ...(hasMinima ? { minima: values() } : {}),
     ...(isNested ? { superScales: factors() } : {}),
     ...(isNested && hasMinima ? { superMinima: factors() } : {}),
