@@ -48,6 +48,7 @@ const kinds = {
       { bits, scaleDType: "i8", hasLevels: true, isShifted: true },
     ]),
   ),
+  ...Object.fromEntries([2, 3, 4].map((bits) => [`${bits}-bit i8 scales`, { bits, scaleDType: "i8" }])),
   ...Object.fromEntries([2, 4, 5].map((bits) => [`${bits}-bit with minima`, { ...steps(bits), hasMinima: true }])),
   "4-bit nested scales": { bits: 4, scaleDType: "i8", hasMinima: true },
   "6-bit nested scales": { bits: 6, scaleDType: "i8" },
