@@ -33,6 +33,9 @@ describe.each(Object.entries(passedOver))("rows of native/%s", (file, features) 
     expect(cpus.length).toBeGreaterThan(0);
     for (const [cpu] of cpus)
       for (const kernels of families) {
+        // An addon that was built for a lesser CPU has no better quantizers.
+        const hasBetter = kernels.some(({ needs }) => names.some((name) => needs.includes(name)));
+        if (kernels.some(({ name }) => isQuantizer(name)) && !hasBetter) continue;
         const chosen = chosenOn(kernels, cpuWith(cpu));
         expect([cpu, ...rows.filter((name) => chosen.has(name))]).toEqual([cpu]);
       }
