@@ -118,6 +118,7 @@ describe("a size", () => {
     await writeTinyCheckpoint(large, { config: { vocab_size: 4800 }, edit });
     const model = await opened(large);
     const refusal = await fitSize(model, text, { ...reading, bytes: 1000 }).catch((error: Error) => error.message);
+    // So few that weights lose much more than the head's activations of 8 bits, which the divergence does not count.
     const bytes = Number(/expected at least (\d+)/.exec(refusal as string)![1]) + 10_000;
     const fitted = await fitSize(model, text, { ...reading, bytes, target: "lowbit" });
     const file = join(folder, "large.pte");
@@ -130,8 +131,8 @@ describe("a size", () => {
     expect(model.configOf("model.embed_tokens.weight")).toBe(model.configOf("lm_head.weight"));
     const float = await loadCheckpoint(large);
     const divergence = meanDivergence([await logitsOf(float)], [await logitsOf(model)]);
-    // Likely tokens alone are compared when a size is chosen: what the others add is missing there.
-    expect(Math.abs(fitted.divergence - divergence)).toBeLessThan(0.2 * divergence + 0.0015);
+    expect(fitted.divergence).toBeGreaterThan(0.8 * divergence);
+    expect(fitted.divergence).toBeLessThan(1.2 * divergence);
     expect(fitted.divergence).toBeLessThanOrEqual(fitted.uniform?.divergence ?? Infinity);
     await float.close();
     await model.close();
