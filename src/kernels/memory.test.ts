@@ -39,17 +39,12 @@ describe.skipIf(!hasNative)("process memory with the native addon", () => {
   );
 
   it.skipIf(!canRoundNatively("f32"))("ends no thread that a run still needs when the last keeper goes", async () => {
+    const scheme = { mappingType: "symmetric", algorithm: "affine", scaleType: "f32" } as const;
     const args: RoundingArgs = {
-      ...{ n: 256, k: 256, bits: 4, groupSize: 32, oddZero: 0, weights: new Float32Array(1 << 16).fill(1) },
-      dtype: "f32",
-      ...({
-        mappingType: "symmetric",
-        algorithm: "affine",
-        scaleType: "f32",
-        importance: new Float32Array(0),
-      } as const),
-      ...{ trials: new Float32Array(16), levels: new Int8Array(0), zeros: new Int8Array(0) },
-      ...{ qvals: new Int8Array(1 << 16), scales: new Float32Array(1 << 11), superScales: new Float32Array(0) },
+      ...{ ...scheme, n: 256, k: 256, bits: 4, groupSize: 32, oddZero: 0, dtype: "f32" },
+      ...{ weights: new Float32Array(1 << 16).fill(1), importance: new Float32Array(0), trials: new Float32Array(16) },
+      ...{ levels: new Int8Array(0), zeros: new Int8Array(0), superScales: new Float32Array(0) },
+      ...{ qvals: new Int8Array(1 << 16), scales: new Float32Array(1 << 11) },
     };
     for (let round = 0; round < 20; round++) {
       const keeper = processMemory(2);
